@@ -15,6 +15,7 @@ from replica_member import Action, Added, Budget, Member, frozen
 from edl_master.core.identifiers import Version, WorkerId
 from edl_master.core.replica_group import (
     BeginGeneration,
+    CopyLedger,
     CountStep,
     EndGeneration,
     GroupEffect,
@@ -23,11 +24,10 @@ from edl_master.core.replica_group import (
     ReleaseLeases,
     ReplicaGroup,
     SaveValues,
-    ValuesSaved,
 )
 
 _COSTS = {name: name for name in ("kill", "fence", "leave", "restart")}
-_COSTS |= {"start": "join", "want_values": "save", "flush": "flush"}
+_COSTS |= {"start": "join", "put_aside": "save"}
 
 
 @dataclass(slots=True)
@@ -41,8 +41,8 @@ class World:
         deaths: of workers that the master has not noticed.
         slots: what is added to a step, by generation and version.
         ledger: the steps that count.
-        sent: values that members have sent to the store.
-        snapshot: ledger and values as they were saved together last.
+        copies: copies of the ledger for snapshots that are not complete, with their values.
+        snapshot: the last complete one; its values are the steps of the ledger, too.
     """
 
     records: tuple[int, ...]
@@ -53,7 +53,8 @@ class World:
     deaths: tuple[int, ...] = ()
     slots: dict[tuple[int, int], dict[int, int | None]] = field(default_factory=dict)
     ledger: tuple[Added, ...] = ()
-    sent: dict[int, tuple[Added, ...]] = field(default_factory=dict)
+    values_aside: dict[int, tuple[Added, ...]] = field(default_factory=dict)
+    copies: dict[int, tuple[Added, ...]] = field(default_factory=dict)
     snapshot: tuple[Added, ...] = ()
     workers: int = 0
     sizes: tuple[tuple[int, int], ...] = ()
@@ -68,7 +69,8 @@ class World:
             self.deaths,
             frozen(self.slots),
             self.ledger,
-            frozen(self.sent),
+            frozen(self.values_aside),
+            frozen(self.copies),
             self.snapshot,
             tuple(getattr(self.budget, name) for name in self.budget.__slots__),
         )
@@ -84,7 +86,7 @@ class World:
         new.members = {number: copy.copy(member) for number, member in self.members.items()}
         new.held = dict(self.held)
         new.slots = {at: dict(slots) for at, slots in self.slots.items()}
-        new.sent = dict(self.sent)
+        new.values_aside, new.copies = dict(self.values_aside), dict(self.copies)
         return new
 
     # --- what can happen -------------------------------------------------------------------
@@ -93,10 +95,10 @@ class World:
         """Yield what can happen without a fault."""
         for worker in self.deaths:
             yield "notice", worker
-        if self.group._is_paused:
-            yield "tick", 0
+        for version in self.copies:
+            yield "store", version
         for worker, member in self.members.items():
-            for name in ("join", "begin", "fetch", "add", "take", "report", "stop", "send", "end"):
+            for name in ("join", "begin", "fetch", "add", "take", "report", "stop", "save", "end"):
                 if getattr(self, f"can_{name}")(worker, member):
                     yield name, worker
 
@@ -110,12 +112,10 @@ class World:
                 yield "fence", worker
             if self.budget.leave and known and not member.leaves:
                 yield "leave", worker
+            if self.budget.save and known and self._may_step(member) and member.aside is None:
+                yield "put_aside", worker
         if self.budget.join:
             yield "start", self.workers
-        if self.budget.save and self.group.generation is not None:
-            yield "want_values", 0
-        if self.budget.flush and self.group.generation is not None:
-            yield "flush", 0
         if self.budget.restart:
             yield "restart", 0
 
@@ -154,9 +154,8 @@ class World:
         member = self.members[worker]
         present = self.group.generation
         assert present is not None
-        member.generation, member.stopped, member.reported = present.number, False, None
-        if present.saves and present.members[0] == worker:
-            member.aside = present.version
+        member.generation, member.stopped, member.saves = present.number, False, False
+        member.reported = None
         if worker in present.sources:
             assert member.history is not None
             assert len(member.history) == present.version, "a source without the values"
@@ -257,7 +256,7 @@ class World:
             return False
         if not member.is_fenced and not self._has_begun(member):
             return False
-        return member.reported != len(member.history or ())
+        return member.reported != len(member.history or ()) or member.aside is not None
 
     def do_report(self, worker: int) -> None:
         self._report(worker)
@@ -265,14 +264,17 @@ class World:
     def _report(self, worker: int, *, stopped: bool = False) -> None:
         member = self.members[worker]
         assert member.generation is not None
-        history = member.history
+        history, aside, member.aside = member.history, member.aside, None
         try:
+            if aside is not None:
+                self.values_aside[len(aside)] = aside
             effects = self.group.report(
                 WorkerId(worker),
                 member.generation,
                 None if history is None else Version(len(history)),
                 () if history is None else history[min(member.counted, len(history)) :],
                 stopped=stopped,
+                aside=None if aside is None else Version(len(aside)),
             )
         except NotAMember:
             del self.members[worker]  # it must not use its values, and starts again elsewhere
@@ -294,17 +296,13 @@ class World:
         self.members[worker].stopped = True
         self._report(worker, stopped=True)
 
-    def can_send(self, _: int, member: Member) -> bool:
-        return member.aside is not None and len(member.history or ()) >= member.aside
+    def can_save(self, _: int, member: Member) -> bool:
+        return member.saves and not member.is_fenced and self._is_present(member)
 
-    def do_send(self, worker: int) -> None:
+    def do_save(self, worker: int) -> None:
         member = self.members[worker]
-        version, member.aside = member.aside, None
-        assert version is not None
-        assert member.history is not None
-        if self.group.receive_values(WorkerId(worker), Version(version)):
-            self.sent[version] = member.history[:version]
-            self.perform(self.group.proceed())
+        member.saves, member.aside = False, member.history
+        self._report(worker, stopped=True)
 
     def can_end(self, worker: int, member: Member) -> bool:
         gone = WorkerId(worker) not in self.group._reached
@@ -315,14 +313,8 @@ class World:
 
     # --- faults and requests ---------------------------------------------------------------
 
-    def do_want_values(self, _: int) -> None:
-        self.perform(self.group.save())
-
-    def do_flush(self, _: int) -> None:
-        self.perform(self.group.flush())
-
-    def do_tick(self, _: int) -> None:
-        self.perform(self.group.proceed())
+    def do_put_aside(self, worker: int) -> None:
+        self.members[worker].aside = self.members[worker].history
 
     def do_kill(self, worker: int) -> None:
         if not self.members.pop(worker).is_fenced:
@@ -340,10 +332,16 @@ class World:
         self.members[worker].leaves = True
         self.perform(self.group.leave(WorkerId(worker)))
 
+    def do_store(self, version: int) -> None:
+        copied = self.copies.pop(version)
+        assert copied == self.values_aside[version], "ledger and values differ"
+        self.snapshot = max(self.snapshot, copied, key=len)
+        self.perform(self.group.on_stored(Version(version)))
+
     def do_restart(self, _: int) -> None:
         """The master dies, and continues from its last snapshot; all workers join again."""
         self.ledger, self.held, self.deaths, self.slots = self.snapshot, {}, (), {}
-        self.sent, self.sizes = {}, ()
+        self.copies, self.values_aside, self.sizes = {}, {}, ()
         self.group = ReplicaGroup(Version(len(self.ledger)))
         for worker, member in list(self.members.items()):
             if member.is_fenced or member.leaves:
@@ -358,19 +356,16 @@ class World:
         for effect in effects:
             match effect:
                 case CountStep(version, step):
-                    assert not self.is_saved(effects, effect), "counted before it was saved"
                     self.ledger = (*self.ledger, step)
                     assert len(self.ledger) == version, "a version is missing"
-                case ValuesSaved(version, worker):
-                    values = self.snapshot if worker is None else self.sent[version]
-                    assert values == self.ledger, "ledger and values differ"
-                    self.snapshot = self.ledger
+                case CopyLedger(version):
+                    self.copies[version] = self.ledger
                 case ReleaseLeases(worker):
                     self.held.pop(worker, None)
                     self._check_release(worker)
                 case SaveValues(worker):
                     if worker in self.members:
-                        self.members[worker].aside = len(self.members[worker].history or ())
+                        self.members[worker].saves = True
                 case BeginGeneration(generation):
                     self.sizes = (*self.sizes, (generation.number, len(generation.members)))
                 case LoseValues():
@@ -378,12 +373,6 @@ class World:
                     return
                 case EndGeneration():
                     pass
-
-    @staticmethod
-    def is_saved(effects: list[GroupEffect[Added]], before: object) -> bool:
-        """Return whether the values were saved before another effect."""
-        earlier = effects[: [each is before for each in effects].index(True)]
-        return any(isinstance(each, ValuesSaved) for each in earlier)
 
     def _check_release(self, worker: int) -> None:
         open_ = {r for step in self.group._steps.values() for w, r in step if w == worker}

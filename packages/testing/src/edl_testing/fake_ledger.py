@@ -13,7 +13,8 @@ import numpy as np
 
 from edl_proto import tensor
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
+from edl_proto.v1 import job_pb2, parameters_pb2, replicas_pb2, task_pb2
+from edl_testing.fake_replicas import FakeReplicas
 
 
 @dataclass(slots=True)
@@ -23,8 +24,9 @@ class FakeTask:
     lease: task_pb2.Lease
     applied: int = 0
     token: int = 0  # of the present lease; 0: not leased
+    worker: int = -1  # that has it
     done: bool = False
-    complete: task_pb2.CompleteRequest | None = None
+    complete: task_pb2.CompleteRequest | None = None  # of a replicated job: before the steps count
     failures: list[task_pb2.FailRequest] = field(default_factory=list)
 
     @property
@@ -41,6 +43,7 @@ class ReceivedCalls:
     ready: list[task_pb2.ReadyRequest] = field(default_factory=list)
     pushes: list[tuple[parameters_pb2.PushHeader, int]] = field(default_factory=list)
     pulls: list[parameters_pb2.PullHeader] = field(default_factory=list)
+    counted: list[tuple[int, int]] = field(default_factory=list)  # task and number of minibatches
     returned: list[task_pb2.ReturnRequest] = field(default_factory=list)
     failed: list[task_pb2.FailRequest] = field(default_factory=list)
     heartbeats: list[task_pb2.HeartbeatRequest] = field(default_factory=list)
@@ -76,7 +79,8 @@ class FakeLedger:
 
     Attributes:
         on_push: called under the lock before a push is judged; its outcome, if any, is the verdict.
-        workers_wanted: how many workers must be ready before the first task is leased.
+        workers_wanted: how many workers must be ready before the first task is leased, and get one
+            before any gets a second one.
         drop_next_reply: the next push takes effect, but its reply is lost.
     """
 
@@ -96,6 +100,7 @@ class FakeLedger:
         self.on_push: PushHook | None = None
         self.drop_next_reply = False
         self.workers_wanted = 1
+        self.leased_to: set[int] = set()
         self.send_stacks = False
         self.leave_reason = ""
         self.lost: list[task_pb2.LeaseRef] = []
@@ -109,7 +114,8 @@ class FakeLedger:
         self.permits: set[int] = set()
         self.accumulated: list[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
         self.incarnation = "first"
-        self._tokens = itertools.count(1)
+        self.next_token = 1
+        self.replicas = FakeReplicas(self, f"{job.output}-members")
 
     # --- tasks -----------------------------------------------------------------------------
 
@@ -122,7 +128,8 @@ class FakeLedger:
             if not all(task.done for task in tasks):
                 if number >= self.entered:
                     self.entered = number + 1
-                    self.frozen[f"stage-{number}"] = self.version, self.values.copy()
+                    version = self.replicas.counted if self.replicated else self.version
+                    self.frozen[f"stage-{number}"] = version, self.values.copy()
                 return number
         return None
 
@@ -140,15 +147,16 @@ class FakeLedger:
             self.permits.discard(ref.token)
             self.changed.notify_all()
 
-    def next_lease(self) -> task_pb2.Lease | None:
+    def next_lease(self, worker: int) -> task_pb2.Lease | None:
         """Lease the next task of the stage, if one is free."""
         number = self.stage()
-        if number is None:
+        if number is None or not self._has_values(number):
             return None
         for task in self.stages[number]:
             if task.done or task.token or len(task.failures) >= 3:
                 continue
-            task.token = next(self._tokens)
+            task.token, task.worker = self.next_token, worker
+            self.next_token += 1
             lease = task_pb2.Lease()
             lease.CopyFrom(task.lease)
             lease.token = task.token
@@ -164,6 +172,14 @@ class FakeLedger:
                 lease.metric_states.extend(self.merge_metric_states(self.stages[number - 1]))
             return lease
         return None
+
+    def _has_values(self, number: int) -> bool:
+        """Whether the frozen values are here; those of a replicated job are with its workers."""
+        if not self.replicated or self.frozen[f"stage-{number}"][0] == self.replicas.stored:
+            return True
+        if not self.replicas.next and not self.replicas.is_ending:
+            self.replicas.end(save=True)
+        return False
 
     def _summaries(self, number: int) -> int:
         types = {task.lease.task.type for task in self.stages[number]}
@@ -240,6 +256,11 @@ class FakeLedger:
         return bool(self.job.training.local_steps > 1)
 
     @property
+    def replicated(self) -> bool:
+        """Whether workers hold the values, and train in step."""
+        return bool(self.job.training.update == job_pb2.REPLICATED)
+
+    @property
     def sync(self) -> bool:
         return bool(self.job.training.update == job_pb2.SYNC)
 
@@ -258,6 +279,46 @@ class FakeLedger:
         if self.sync and header.claim.base_version != self.version:
             return parameters_pb2.STALE
         return parameters_pb2.APPLIED
+
+    # --- steps of replicas -----------------------------------------------------------------
+
+    def count(self, worker: int, claim: replicas_pb2.ReplicaClaim) -> None:
+        """Count a minibatch of a step that all members have; the lease must be the worker's."""
+        task = self.find_lease(claim.lease)
+        assert (task.worker, task.applied) == (worker, claim.minibatch), f"not in order: {claim}"
+        task.applied += 1
+        task.done = task.complete is not None and task.complete.minibatches == task.applied
+        task.token = 0 if task.done else task.token
+        self.received.counted.append((claim.lease.task.number, claim.minibatch))
+
+    def positions(self, worker: int) -> list[replicas_pb2.LeasePosition]:
+        """Return the leases of a worker, and how many minibatches of each task count."""
+        return [
+            replicas_pb2.LeasePosition(
+                lease=task_pb2.LeaseRef(task=task.lease.task, token=task.token),
+                minibatches=task.applied,
+            )
+            for task in self.all_tasks()
+            if task.token and task.worker == worker
+        ]
+
+    def release(self, worker: int) -> None:
+        """Return the leases of a worker to the queue."""
+        for task in self.all_tasks():
+            if task.worker == worker and not task.done:
+                task.token, task.complete = 0, None
+        self.changed.notify_all()
+
+    def put_values(self, version: int, values: np.ndarray[Any, Any]) -> None:
+        """Take the values of a replicated model."""
+        self.values, self.version = values, version
+        for name, (frozen, _) in self.frozen.items():
+            if frozen == version:
+                self.frozen[name] = version, values.copy()
+        self.replicas.on_stored(version)
+        self.changed.notify_all()
+
+    # --- pushes ----------------------------------------------------------------------------
 
     def apply_accumulated(self) -> None:
         total = sum(records for records, _, _ in self.accumulated)

@@ -18,9 +18,10 @@ from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport import channels
 from edl_proto.transport.parameters import PARAMETERS
 from edl_proto.transport.raw_calls import add_to_server
-from edl_proto.v1 import job_pb2, task_pb2, task_pb2_grpc
+from edl_proto.v1 import job_pb2, replicas_pb2_grpc, task_pb2, task_pb2_grpc
 from edl_testing import fake_services as services
 from edl_testing.fake_ledger import FakeLedger
+from edl_testing.fake_replicas import FakeReplicas
 
 WAIT_S = 200.0
 """The deadline of everything that a test waits for."""
@@ -52,6 +53,7 @@ class FakeMaster(FakeLedger):
             interceptors=[ErrorInterceptor(None, lambda name, error: print(name, repr(error)))],
         )
         task_pb2_grpc.add_TasksServicer_to_server(services.TaskService(self), server)
+        replicas_pb2_grpc.add_ReplicasServicer_to_server(self.replicas, server)
         add_to_server(PARAMETERS, services.ParameterService(self), server)
         self._port = server.add_insecure_port(f"127.0.0.1:{self._port}")
         server.start()
@@ -85,6 +87,8 @@ class FakeMaster(FakeLedger):
             self.permits.clear()
             self.accumulated.clear()
             self.initialized = snapshot["initialized"]
+            self.replicas = FakeReplicas(self, self.replicas.folder)
+            self.replicas.counted = self.replicas.stored = snapshot["version"]
             self.values, self.version = snapshot["values"].copy(), snapshot["version"]
             for task, (applied, done) in zip(self.all_tasks(), snapshot["tasks"], strict=True):
                 task.applied, task.done, task.token = applied, done, 0

@@ -60,9 +60,13 @@ class TaskService(task_pb2_grpc.TasksServicer):
     def Lease(self, request: Any, context: Any) -> task_pb2.LeaseReply:
         with self._master.changed:
             master = self._check_caller(request.incarnation)
-            waiting = len(master.received.ready) < master.workers_wanted
-            lease = None if waiting else master.next_lease()
+            waiting = len(master.received.ready) < master.workers_wanted or (
+                request.worker_id in master.leased_to
+                and len(master.leased_to) < master.workers_wanted
+            )
+            lease = None if waiting else master.next_lease(request.worker_id)
             if lease is not None:
+                master.leased_to.add(request.worker_id)
                 master.changed.notify_all()
                 return task_pb2.LeaseReply(lease=lease)
             if master.stage() is None:
@@ -73,7 +77,11 @@ class TaskService(task_pb2_grpc.TasksServicer):
         with self._master.changed:
             master = self._check_caller(request.incarnation)
             task = master.find_lease(request.lease)
-            if task.lease.task.type == task_pb2.TRAINING and request.minibatches != task.applied:
+            trains = task.lease.task.type == task_pb2.TRAINING
+            if trains and master.replicated and request.minibatches > task.applied:
+                task.complete = request  # it is done when its last steps count
+                return task_pb2.CompleteReply()
+            if trains and request.minibatches != task.applied:
                 raise EdlError(
                     ErrorCode.STALE_LEASE, f"{request.minibatches} minibatches, not {task.applied}"
                 )
@@ -98,9 +106,12 @@ class TaskService(task_pb2_grpc.TasksServicer):
     def Return(self, request: Any, context: Any) -> task_pb2.ReturnReply:
         with self._master.changed:
             master = self._check_caller(request.incarnation)
-            for lease in request.leases:
-                master.revoke(lease)
+            if not (master.replicated and request.leaving):  # the group releases them
+                for lease in request.leases:
+                    master.revoke(lease)
             master.received.returned.append(request)
+            if request.leaving:
+                master.replicas.leave(request.worker_id)
             master.changed.notify_all()
         return task_pb2.ReturnReply()
 
@@ -147,6 +158,17 @@ class ParameterService:
             master.changed.notify_all()
         yield reply.SerializeToString()
 
+    def put_values(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        header = parameters_pb2.PutValuesHeader.FromString(next(frames))
+        values = np.empty(header.nbytes, np.uint8)
+        fill(frames, values.data)
+        with self._master.changed:
+            master = self._check_caller(header)
+            accepted = header.version == master.replicas.counted
+            if accepted:
+                master.put_values(header.version, values)
+        yield parameters_pb2.PutValuesReply(accepted=accepted).SerializeToString()
+
     def pull(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
         header = parameters_pb2.PullHeader.FromString(next(frames))
         with self._master.changed:
@@ -159,7 +181,7 @@ class ParameterService:
             if header.frozen and not header.frozen.startswith("slots/"):  # SGD has none
                 version, values = master.frozen[header.frozen]
             have = header.have_version if header.HasField("have_version") else None
-            copy = values.copy() if header.frozen or have != version else None
+            copy = values.copy() if have != version else None
             master.changed.notify_all()
         reply.version = version
         yield from _reply(reply, copy, header.precision, master.trainable_nbytes)

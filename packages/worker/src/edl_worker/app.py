@@ -23,6 +23,7 @@ from edl_worker.runtime.supervisor_monitor import SupervisorMonitor
 from edl_worker.runtime.worker_process import WorkerProcess
 from edl_worker.transport.master_connection import MasterConnection
 from edl_worker.transport.parameter_client import ParameterClient
+from edl_worker.transport.replica_client import ReplicaClient
 from edl_worker.transport.task_client import TaskClient
 
 if TYPE_CHECKING:
@@ -112,7 +113,10 @@ class _Loader:
         profiler = None
         if job.training.profile is not None:
             profiler = self._framework.profiler(*job.training.profile, self._client.write_profile)
-        return TaskRunner(model, parameters, self._state, self._metrics, settings, profiler)
+        replicas = ReplicaClient(self._connection)
+        return TaskRunner(
+            model, parameters, replicas, self._state, self._metrics, settings, profiler
+        )
 
     def _prepare(self) -> None:
         try:

@@ -42,16 +42,12 @@ class Generation:
         version: at which the generation begins.
         sources: the members that have the values of this version; empty: the parameter store has
             them.
-        saves: the first member sends the values of this version to the store.
-        finishes: training is over, so the average that an optimizer keeps becomes the values.
     """
 
     number: int
     members: tuple[WorkerId, ...]
     version: Version
     sources: tuple[WorkerId, ...]
-    saves: bool = False
-    finishes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +59,15 @@ class CountStep(Generic[Step]):
 
 
 @dataclass(frozen=True, slots=True)
-class ValuesSaved:
-    """The store can have the values of the version that counts now, as ``save`` has asked.
-
-    Attributes:
-        version: the version that counts.
-        worker: has sent the values; None: the store has them already.
-    """
+class CopyLedger:
+    """Copy the ledger as it is now, for the snapshot whose values a member has put aside."""
 
     version: Version
-    worker: WorkerId | None
 
 
 @dataclass(frozen=True, slots=True)
 class SaveValues:
-    """Have a member that has stopped send its values: it leaves, and no other has them."""
+    """Have a member that has stopped put its values aside: it leaves, and no other has them."""
 
     worker: WorkerId
 
@@ -114,7 +104,7 @@ class LoseValues:
 
 GroupEffect: TypeAlias = (
     CountStep[Step]
-    | ValuesSaved
+    | CopyLedger
     | SaveValues
     | EndGeneration
     | BeginGeneration
@@ -128,13 +118,13 @@ class ReplicaGroup(Generic[Step]):
 
     Attributes:
         counted: the version that all counted steps make.
-        stored: the version whose values the store has.
+        stored: the version of the last snapshot, of ledger and values.
         generation: the present one; None while there are no members.
         is_ending: whether its members have been told to stop.
         is_lost: whether the values are gone; nothing else happens then.
 
     Args:
-        version: of the values that the store begins with.
+        version: of the snapshot that the job begins with.
     """
 
     def __init__(self, version: Version) -> None:
@@ -150,22 +140,8 @@ class ReplicaGroup(Generic[Step]):
         self._joining: dict[WorkerId, None] = {}  # in order
         self._gone: dict[WorkerId, None] = {}  # whose leases cannot be released yet
         self._steps: dict[Version, Step] = {}  # not counted yet, by the version that they make
-        self._wants_save = False
-        self._finishes = False
-        self._saver: WorkerId | None = None  # has been asked for its values, or has sent them
-        self._saving: Version | None = None  # their version; no later step counts before
-        self._has_sent = False
-        self._is_paused = False  # the store's values are those of what counts, until ``proceed``
-        self._is_replaced = False  # what members of the present generation have is of no use
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether all steps are decided that workers who are gone may have been part of."""
-        return not self.is_ending and not self._gone
-
-    def steps_up_to(self, version: Version) -> list[Step]:
-        """Return the steps up to a version that do not count yet."""
-        return [step for made, step in sorted(self._steps.items()) if made <= version]
+        self._aside: Version | None = None  # put aside by a member, and not counted yet
+        self._saving: WorkerId | None = None
 
     # --- membership ------------------------------------------------------------------------
 
@@ -196,12 +172,7 @@ class ReplicaGroup(Generic[Step]):
         self._stopped.discard(worker)
         self._leaving.discard(worker)
         self._gone[worker] = None
-        self._give_up_saver(worker == self._saver)
         return self._change_members()
-
-    def flush(self) -> list[GroupEffect[Step]]:
-        """Have a new generation begin: what its members must know has changed."""
-        return [] if self.is_lost else self._change_members()
 
     def _change_members(self) -> list[GroupEffect[Step]]:
         effects: list[GroupEffect[Step]] = []
@@ -220,6 +191,7 @@ class ReplicaGroup(Generic[Step]):
         steps: Sequence[Step] = (),
         *,
         stopped: bool = False,
+        aside: Version | None = None,
     ) -> list[GroupEffect[Step]]:
         """Record how far a member has come.
 
@@ -228,6 +200,7 @@ class ReplicaGroup(Generic[Step]):
             version: that its values have; None: it has not received any.
             steps: the last steps that made this version, with all that do not count yet.
             stopped: it makes no further step in this generation.
+            aside: the version of the values that it has put aside for a snapshot.
 
         Raises:
             NotAMember: the generation is over, or the worker was lost.
@@ -235,85 +208,44 @@ class ReplicaGroup(Generic[Step]):
         present = self.generation
         if present is None or generation != present.number or worker not in self._reached:
             raise NotAMember(f"worker {worker} is no member of the present generation")
-        if version is not None and not self._is_replaced:
+        if version is not None:
             self._reached[worker] = Version(max(self._reached[worker] or 0, version))
             for made, step in enumerate(steps, version - len(steps) + 1):
                 if made > self.counted:
                     self._steps[Version(made)] = step
+        if aside is not None and aside >= self.counted:
+            self._aside = aside
         if stopped:
             self._stopped.add(worker)
-        return self.proceed()
-
-    def proceed(self) -> list[GroupEffect[Step]]:
-        """Count what can count now.
-
-        After ``ValuesSaved`` nothing counts before the next call, so that the owner of the group
-        can save what counts together with the values.
-        """
-        if self.is_lost:
-            return []
-        self._is_paused = False
-        present, effects = self.generation, self._count()
-        if self._wants_save and self._saving is None and present is not None:
-            effects += self._change_members()
+        effects = self._count()
         if not self.is_ending:
             effects += self._release_gone()
-            if self._leaving and present is not None and self._have_all_begun(present):
+            if self._leaving and self._is_settled(present):
                 effects += self._change_members()
         return effects + self._continue()
 
-    # --- values for the store --------------------------------------------------------------
-
-    def save(self, *, finishes: bool = False) -> list[GroupEffect[Step]]:
-        """Have the values of a version sent to the store; ``ValuesSaved`` says when it has them.
-
-        Args:
-            finishes: training is over, see ``Generation``.
-        """
-        if self.is_lost:
-            return []
-        if not finishes and self.counted == self.stored and self._saving is None:
-            return self._tell_saved(None)
-        self._finishes = self._finishes or finishes
-        if self._saving is not None and not finishes:
-            return []  # those that are being sent will do
-        self._wants_save = True
-        return self._change_members()
-
-    def receive_values(self, worker: WorkerId, version: Version) -> bool:
-        """Record that a worker has sent its values; return whether they are wanted."""
-        if (worker, version) != (self._saver, self._saving):
-            return False
-        self._has_sent = True
-        return True
-
-    def replace_values(self, version: Version) -> list[GroupEffect[Step]]:
-        """Have the members take other values from the store: those of a version without a step."""
-        self.counted = self.stored = version
-        self._reached = dict.fromkeys(self._reached)
-        self._steps = {}
-        self._is_replaced = True
-        return self._change_members()
+    def on_stored(self, version: Version) -> list[GroupEffect[Step]]:
+        """Record that the snapshot of a version is complete."""
+        self.stored = Version(max(self.stored, version))
+        return self._continue()
 
     def _count(self) -> list[GroupEffect[Step]]:
         """Count the steps that all members have."""
-        if self._is_paused:
-            return []
-        effects: list[GroupEffect[Step]] = []
+        effects = self._copy_ledger()
         versions = [version for version in self._reached.values() if version is not None]
-        if self._stopped == set(self._reached) or len(versions) == len(self._reached):
-            # Otherwise one that has not said how far it is may lack steps of the others.
-            while versions and self.counted < min(versions) and self.counted != self._saving:
-                self.counted = Version(self.counted + 1)
-                effects.append(CountStep(self.counted, self._steps.pop(self.counted)))
-        if self._has_sent and self.counted == self._saving:
-            effects += self._tell_saved(self._saver)
-            self._saver, self._saving, self._has_sent = None, None, False
+        if self._stopped != set(self._reached) and len(versions) < len(self._reached):
+            return effects  # one that has not said how far it is may lack steps of the others
+        while versions and self.counted < min(versions):
+            self.counted = Version(self.counted + 1)
+            effects.append(CountStep(self.counted, self._steps.pop(self.counted)))
+            effects += self._copy_ledger()
         return effects
 
-    def _tell_saved(self, worker: WorkerId | None) -> list[GroupEffect[Step]]:
-        self.stored, self._is_paused = self.counted, True
-        return [ValuesSaved(self.counted, worker)]
+    def _copy_ledger(self) -> list[GroupEffect[Step]]:
+        if self._aside != self.counted:
+            return []
+        self._aside = None
+        return [CopyLedger(self.counted)]
 
     def _release_gone(self) -> list[GroupEffect[Step]]:
         if self.generation is not None and self.counted < self.generation.version:
@@ -321,7 +253,7 @@ class ReplicaGroup(Generic[Step]):
         gone, self._gone = self._gone, {}
         return [ReleaseLeases(worker) for worker in gone]
 
-    def _have_all_begun(self, generation: Generation) -> bool:
+    def _is_settled(self, generation: Generation) -> bool:
         """Whether all members have the values that the generation begins with."""
         versions = self._reached.values()
         return all(version is not None and version >= generation.version for version in versions)
@@ -337,9 +269,8 @@ class ReplicaGroup(Generic[Step]):
         have = [version for version in self._reached.values() if version is not None]
         version = max(have, default=self.counted)
         self._steps = {made: step for made, step in self._steps.items() if made <= version}
-        if self._saving is not None and self._saving > version:
-            self._has_sent = False
-            self._give_up_saver(True)
+        if self._aside is not None and self._aside > version:
+            self._aside = None
         if not have and self.stored != self.counted:
             self.is_lost = True
             return [LoseValues()]
@@ -348,16 +279,15 @@ class ReplicaGroup(Generic[Step]):
         staying = [worker for worker in self._reached if worker not in self._leaving]
         if holders and not staying and not self._joining and len(holders) == len(self._reached):
             if self.stored < version:
-                return effects + self._save_last(holders[0], version)
+                return effects + self._save(holders[0])
         elif holders and not set(holders) & set(staying):
             staying = list(self._reached)  # they leave once others have the values
         return effects + self._begin(version, holders, staying)
 
-    def _save_last(self, worker: WorkerId, version: Version) -> list[GroupEffect[Step]]:
-        """Ask a member that has stopped for its values."""
-        if self._saving == version:
+    def _save(self, worker: WorkerId) -> list[GroupEffect[Step]]:
+        if self._saving == worker:
             return []
-        self._saver, self._saving, self._has_sent = worker, version, False
+        self._saving = worker
         return [SaveValues(worker)]
 
     def _begin(
@@ -372,31 +302,11 @@ class ReplicaGroup(Generic[Step]):
         sources = tuple(worker for worker in ranked if worker in holders)
         self._reached = {worker: self._reached.get(worker) for worker in members}
         self._leaving &= set(members)
-        self._joining, self._stopped = {}, set()
-        self.is_ending = self._is_replaced = False
+        self._joining, self._stopped, self._saving = {}, set(), None
+        self.is_ending = False
         if not members:
             self.generation = None
-            return [*self._release_gone(), *self._say_saved()]
+            return self._release_gone()
         self._number += 1
-        self._give_up_saver(self._saver not in members)
-        saves = self._wants_save and self._saving is None and bool(sources or self._finishes)
-        finishes = saves and self._finishes
-        if saves:
-            self._wants_save = self._finishes = False
-            self._saver, self._saving, self._has_sent = members[0], version, False
-        self.generation = Generation(self._number, members, version, sources, saves, finishes)
-        effects = [*self._count(), *self._release_gone(), BeginGeneration(self.generation)]
-        return effects if sources else [*effects, *self._say_saved()]
-
-    def _give_up_saver(self, is_gone: bool) -> None:
-        """Have another member send its values if the one that was asked to will not."""
-        if is_gone and self._saving is not None and not self._has_sent:
-            self._saver = self._saving = None
-            self._wants_save = True
-
-    def _say_saved(self) -> list[GroupEffect[Step]]:
-        """Say so if the store has the values that are wanted already."""
-        if not self._wants_save or self._finishes or self.counted != self.stored:
-            return []
-        self._wants_save = False
-        return self._tell_saved(None)
+        self.generation = Generation(self._number, members, version, sources)
+        return [*self._count(), *self._release_gone(), BeginGeneration(self.generation)]

@@ -108,7 +108,8 @@ def _decode_key(key: task_pb2.TaskKey) -> TaskKey:
     return TaskKey(_TASK_TYPES[key.type], key.round, key.number)
 
 
-def _decode_ref(ref: task_pb2.LeaseRef) -> LeaseRef:
+def decode_ref(ref: task_pb2.LeaseRef) -> LeaseRef:
+    """Return the task and token of a lease; raise as ``decode_lease`` does."""
     return LeaseRef(_decode_key(ref.task), ref.token)
 
 
@@ -222,7 +223,7 @@ def encode_profile(
 def decode_heartbeat(reply: task_pb2.HeartbeatReply) -> HeartbeatAnswer:
     """Return the master's answer to a heartbeat; raise as ``decode_lease`` does."""
     return HeartbeatAnswer(
-        lost=tuple(map(_decode_ref, reply.lost)),
+        lost=tuple(map(decode_ref, reply.lost)),
         leave_reason=reply.leave_reason if reply.leave else None,
         wants_stacks=reply.send_stacks,
     )

@@ -18,6 +18,9 @@ from edl_proto import unix_socket
 POLL_S = 0.05
 """How often a wait looks whether it is still wanted."""
 
+_CONNECT_S = 0.002
+"""Between two attempts to connect to a peer."""
+
 _RANK_BYTES = 4
 _SIGNAL = b"\x01"
 
@@ -31,6 +34,9 @@ class PeerSignals:
 
     All members send the same signals in the same order, so a number says how far a peer is.
 
+    Attributes:
+        sent: the number of signals that this member has sent.
+
     Args:
         folder: where the members of this generation meet, and no others.
         rank: of this member.
@@ -43,6 +49,7 @@ class PeerSignals:
     """
 
     def __init__(self, folder: Path, rank: int, size: int, is_over: Callable[[], bool]) -> None:
+        self.sent = 0
         self._is_over = is_over
         self._counts = dict.fromkeys((peer for peer in range(size) if peer != rank), 0)
         self._connections: dict[int, socket.socket] = {}
@@ -56,7 +63,9 @@ class PeerSignals:
 
     def _meet(self, folder: Path, rank: int, size: int) -> None:
         """Connect to the members of lower rank, and accept those of higher rank."""
-        with unix_socket.listen(folder / f"{rank}.socket", size) as listening:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        own = folder / f"{rank}.socket"
+        with unix_socket.listen(own, size) as listening:
             listening.settimeout(POLL_S)
             for peer in range(rank):
                 self._connections[peer] = self._connect(folder / f"{peer}.socket", rank)
@@ -69,6 +78,9 @@ class PeerSignals:
                     )
                     self._connections[peer] = connection
                 self._check()
+        with contextlib.suppress(OSError):
+            own.unlink()
+            folder.rmdir()  # by the last one
 
     def _connect(self, path: Path, rank: int) -> socket.socket:
         while True:
@@ -76,7 +88,7 @@ class PeerSignals:
             try:
                 connection = unix_socket.connect(path, timeout_s=POLL_S)
             except OSError:
-                time.sleep(POLL_S / 10)  # the peer has not begun to listen
+                time.sleep(_CONNECT_S)  # the peer has not begun to listen
                 continue
             unix_socket.check_owner(connection)
             connection.sendall(rank.to_bytes(_RANK_BYTES, "little"))
@@ -112,24 +124,45 @@ class PeerSignals:
 
     def send(self) -> None:
         """Send one signal to every peer; a peer that is gone is noticed by ``wait``."""
+        self.sent += 1
         for connection in self._connections.values():
             with contextlib.suppress(OSError):
                 connection.send(_SIGNAL)
 
-    def wait(self, count: int) -> None:
-        """Wait until every peer has sent so many signals since the beginning.
+    def wait(self, patience_s: float = 0.0) -> None:
+        """Wait until every peer has sent as many signals as this member.
+
+        Args:
+            patience_s: how long to wait in any case, even if the generation is over.
 
         Raises:
             GenerationEnded: they will not all come.
         """
-        while missing := {peer for peer, sent in self._counts.items() if sent < count}:
+        waited_s = 0.0
+        while missing := {peer for peer, sent in self._counts.items() if sent < self.sent}:
             if lost := missing & self._gone:
                 raise GenerationEnded(f"member {min(lost)} is gone")
-            ready = self._selector.select(POLL_S)
-            if not ready:
-                self._check()
-            for key, _ in ready:
-                self._receive(key.data)
+            if not self._receive_signals(POLL_S):
+                waited_s += POLL_S
+                if waited_s > patience_s:
+                    self._check()
+
+    def is_awaited(self, within_s: float) -> bool:
+        """Wait a little until a peer has sent more signals than this member, or is gone.
+
+        Returns:
+            Whether that is so.
+        """
+        if not (self._gone or max(self._counts.values(), default=0) > self.sent):
+            self._receive_signals(within_s)
+        return bool(self._gone) or max(self._counts.values(), default=0) > self.sent
+
+    def _receive_signals(self, within_s: float) -> bool:
+        """Count the signals that have come, if any come in time; return whether some have."""
+        ready = self._selector.select(within_s)
+        for key, _ in ready:
+            self._receive(key.data)
+        return bool(ready)
 
     def _receive(self, peer: int) -> None:
         try:

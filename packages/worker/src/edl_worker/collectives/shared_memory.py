@@ -15,40 +15,49 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from edl_worker.collectives.peers import PeerSignals
+from edl_worker.core.replicas import Part
 
 NOTE_BYTES = 512
 """The largest note."""
 
 _WINDOW_BYTES = 2**20  # that a broadcast copies at once, at least
+_PATIENCE_S = 1.0  # how long a sum may take to be complete if the generation is over
+_HEADER = struct.Struct("<dI")  # of a note: the weight, and the length of what follows
 _LINE = 64  # bytes; parts begin at multiples of it, so that no two processors share one
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Numbers of one type.
+class Memory:
+    """Memory that processes can share.
 
     Attributes:
-        dtype: of the numbers, such as ``float32``.
-        count: how many there are.
+        file: of the memory, which has no name.
+        content: all its bytes.
     """
 
-    dtype: str
-    count: int
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.content = np.frombuffer(mmap.mmap(file.fileno(), 0), np.uint8)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the numbers, up to the next multiple of a line."""
-        nbytes = np.dtype(self.dtype).itemsize * self.count
-        return -(-nbytes // _LINE) * _LINE
+    @classmethod
+    def allocate(cls, nbytes: int) -> Memory:
+        """Return new memory. Raises: OSError: there is not enough."""
+        file = _open(os.memfd_create("edl-all-reduce", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+        os.posix_fallocate(file.fileno(), 0, nbytes)  # fails now, not by a signal in a step
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        return cls(file)
+
+    def is_of(self, file: BinaryIO) -> bool:
+        """Whether this is the memory of an open file."""
+        return os.path.sameopenfile(self.file.fileno(), file.fileno())
 
 
 class SharedMemoryGroup:
@@ -60,6 +69,7 @@ class SharedMemoryGroup:
         size: number of members.
         parts: what they add up; the same for all.
         is_over: whether the master has ended the generation; may be called often.
+        kept: memory of an earlier generation of the same processes, to be used again.
 
     Raises:
         GenerationEnded: before all members were there.
@@ -74,71 +84,82 @@ class SharedMemoryGroup:
         size: int,
         parts: Sequence[Part],
         is_over: Callable[[], bool],
+        kept: Memory | None = None,
     ) -> None:
         self.rank, self.size = rank, size
-        self._signals = 0
+        self._parts = parts
         self._peers = PeerSignals(folder, rank, size, is_over)
         try:
-            each = sum(part.nbytes for part in parts)
-            memory = self._share(size * (NOTE_BYTES + each) + max(each, _WINDOW_BYTES))
+            each = sum(map(_nbytes, parts))
+            self.memory = self._share(size * (NOTE_BYTES + each) + max(each, _WINDOW_BYTES), kept)
             self._peers.begin()
         except BaseException:
             self._peers.close()
             raise
-        notes, at = memory[: size * NOTE_BYTES], size * NOTE_BYTES
-        self._notes = np.split(notes, size)
+        memory, at = self.memory.content, size * NOTE_BYTES
+        self._notes = np.split(memory[:at], size)
         self._added = [_split(memory[at + r * each :], parts) for r in range(size)]
         self._window = memory[at + size * each :]
         self._sum = _split(self._window, parts)
 
-    def _share(self, nbytes: int) -> npt.NDArray[np.uint8]:
+    def _share(self, nbytes: int, kept: Memory | None) -> Memory:
         """Return memory that all members have."""
         if self.rank == 0:
-            file = os.memfd_create("edl-all-reduce", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        else:
-            file = self._peers.receive_file()
-        try:
-            if self.rank == 0:
-                os.posix_fallocate(file, 0, nbytes)  # fails now, not by a signal in a step
-                fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-                self._peers.share_file(file)
-            return np.frombuffer(mmap.mmap(file, nbytes), np.uint8)
-        finally:
-            os.close(file)
+            if kept is None or kept.content.size != nbytes:
+                kept = Memory.allocate(nbytes)
+            self._peers.share_file(kept.file.fileno())
+            return kept
+        file = _open(self._peers.receive_file())
+        return kept if kept is not None and kept.is_of(file) else Memory(file)
+
+    def is_awaited(self, within_s: float) -> bool:
+        """Wait a little until a peer waits for this member, or is gone; return whether one does."""
+        return self._peers.is_awaited(within_s)
 
     def all_reduce(
         self, values: Sequence[npt.NDArray[Any]], weight: float, note: bytes
     ) -> tuple[list[npt.NDArray[Any]], list[bytes]]:
-        """Return the sum of what all members add, and their notes by rank.
+        """Return the mean or sum of what all members add, and their notes by rank.
 
         Args:
             values: an array for each part; not read if the weight is 0.
-            weight: a factor of the values.
-            note: at most ``NOTE_BYTES`` less 4.
+            weight: of the values; 0: this member adds nothing.
+            note: at most ``NOTE_BYTES`` less 12.
 
         Returns:
-            The sum, valid until the next call, and the notes.
+            What the parts say, valid until the next call, and the notes.
 
         Raises:
             GenerationEnded: there is no sum, or this member cannot know that there is one.
         """
-        for number, mine in enumerate(self._added[self.rank]):
-            if weight:
-                np.multiply(values[number], mine.dtype.type(weight), out=mine)
-            else:
-                mine.fill(0)
-        self._write_note(note)
+        if weight:
+            for part, given, mine in zip(self._parts, values, self._added[self.rank], strict=True):
+                factor = mine.dtype.type(weight if part.is_mean else 1)
+                np.multiply(given, factor, out=mine)
+        self._write_note(weight, note)
         self._meet()
-        for number, total in enumerate(self._sum):
-            share = slice(
-                total.size * self.rank // self.size, total.size * (self.rank + 1) // self.size
-            )
-            np.copyto(total[share], self._added[0][number][share])
-            for added in self._added[1:]:
-                np.add(total[share], added[number][share], out=total[share])
-        notes = [self._read_note(rank) for rank in range(self.size)]
-        self._meet()
-        return self._sum, notes
+        weights, notes = zip(*map(self._read_note, range(self.size)), strict=True)
+        self._add_up(weights)
+        # The others have all that they need: so this comes soon, unless one of them dies.
+        self._meet(patience_s=_PATIENCE_S)
+        return self._sum, list(notes)
+
+    def _add_up(self, weights: Sequence[float]) -> None:
+        """Add up this member's share of the numbers."""
+        adding = [rank for rank, weight in enumerate(weights) if weight]
+        for number, (part, total) in enumerate(zip(self._parts, self._sum, strict=True)):
+            at = [total.size * rank // self.size for rank in (self.rank, self.rank + 1)]
+            share = total[slice(*at)]
+            if not adding:
+                share.fill(0)
+            for position, rank in enumerate(adding):
+                added = self._added[rank][number][slice(*at)]
+                if position:
+                    np.add(share, added, out=share)
+                else:
+                    np.copyto(share, added)
+            if part.is_mean and adding:
+                np.divide(share, total.dtype.type(sum(weights)), out=share)
 
     def broadcast(self, source: int, content: memoryview) -> None:
         """Copy bytes of one member to all others.
@@ -161,25 +182,36 @@ class SharedMemoryGroup:
                 np.copyto(piece, window)
             self._meet()
 
-    def _meet(self) -> None:
+    def _meet(self, patience_s: float = 0.0) -> None:
         """Wait until all members have come so far."""
-        self._signals += 1
         self._peers.send()
-        self._peers.wait(self._signals)
+        self._peers.wait(patience_s)
 
-    def _write_note(self, note: bytes) -> None:
-        content = len(note).to_bytes(4, "little") + note
+    def _write_note(self, weight: float, note: bytes) -> None:
+        content = _HEADER.pack(weight, len(note)) + note
         if len(content) > NOTE_BYTES:
             raise ValueError(f"a note of {len(note)} bytes")
         self._notes[self.rank][: len(content)] = np.frombuffer(content, np.uint8)
 
-    def _read_note(self, rank: int) -> bytes:
+    def _read_note(self, rank: int) -> tuple[float, bytes]:
         content = self._notes[rank].tobytes()
-        return content[4 : 4 + int.from_bytes(content[:4], "little")]
+        weight, length = _HEADER.unpack_from(content)
+        return weight, content[_HEADER.size : _HEADER.size + length]
 
     def close(self) -> None:
         """Leave: the peers notice."""
         self._peers.close()
+
+
+def _open(descriptor: int) -> BinaryIO:
+    """Return an open file that closes itself when nothing uses it any more."""
+    return open(descriptor, "rb+", buffering=0)
+
+
+def _nbytes(part: Part) -> int:
+    """Return the bytes of a part's numbers, up to the next multiple of a line."""
+    nbytes = np.dtype(part.dtype).itemsize * part.count
+    return -(-nbytes // _LINE) * _LINE
 
 
 def _split(memory: npt.NDArray[np.uint8], parts: Sequence[Part]) -> list[npt.NDArray[Any]]:
@@ -188,5 +220,5 @@ def _split(memory: npt.NDArray[np.uint8], parts: Sequence[Part]) -> list[npt.NDA
     for part in parts:
         dtype = np.dtype(part.dtype)
         arrays.append(memory[at : at + part.count * dtype.itemsize].view(dtype))
-        at += part.nbytes
+        at += _nbytes(part)
     return arrays

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from edl_worker.core.tasks import LeaseRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +24,117 @@ class Part:
     dtype: str
     count: int
     is_mean: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Consecutive minibatches of one task that a member adds to a step.
+
+    Attributes:
+        minibatch: index of the first one in the task.
+        loss: mean over the records.
+    """
+
+    lease: LeaseRef
+    minibatch: int
+    records: int
+    loss: float
+    minibatches: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a member tells the others with its gradient.
+
+    Attributes:
+        claim: what it adds; None: nothing.
+        stops: the generation has ended, so this step is the last one.
+    """
+
+    claim: Claim | None
+    stops: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the members have added to the step that made a version, by worker."""
+
+    version: int
+    claims: Mapping[int, Claim]
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A list of members that train in step until the master ends it.
+
+    Attributes:
+        members: workers by rank.
+        version: at which it begins.
+        sources: members that have the values of this version; empty: the master has them.
+        counts: by token, for the older leases of this worker that are still valid, how many
+            minibatches of the task are in the values.
+        next_token: no other lease with a token below this one is valid.
+        save: the member of rank 0 sends the values of this version to the master.
+        learning_rate: in place of the optimizer's own; None: the optimizer's own.
+        finish: the optimizer's average becomes the values.
+        folder: where members meet on one machine.
+    """
+
+    number: int
+    members: tuple[int, ...]
+    version: int
+    sources: tuple[int, ...] = ()
+    counts: Mapping[int, int] = field(default_factory=dict)
+    next_token: int = 0
+    save: bool = False
+    learning_rate: float | None = None
+    finish: bool = False
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAnswer:
+    """The master's answer to a worker that wants to take part.
+
+    Attributes:
+        generation: None: none has begun yet.
+        save: the worker leaves, and nothing else has its values: it sends them, and asks again.
+        left: the worker is no member any more.
+    """
+
+    generation: Generation | None = None
+    save: bool = False
+    left: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How far a member has come in a generation.
+
+    Attributes:
+        version: of its values; None: it has none.
+        steps: the last ones, with all that are not known to count.
+        stopped: it makes no further step in this generation.
+        compute_s: mean duration of computing a gradient since the last report.
+    """
+
+    generation: int
+    version: int | None
+    steps: tuple[Step, ...] = ()
+    stopped: bool = False
+    compute_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReportAnswer:
+    """The master's answer to a report.
+
+    Attributes:
+        counted: version of the last step that counts.
+        ended: the generation ends: the member stops, and reports that.
+        lost: the worker is no member: its values must not be used further.
+    """
+
+    counted: int
+    ended: bool = False
+    lost: bool = False

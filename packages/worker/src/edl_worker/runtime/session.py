@@ -56,6 +56,7 @@ class Session:
     grace_s: float = field(default=10.0, init=False)  # until registration brings the job's own
     registrations: int = field(default=0, init=False)
     _model: ModelReference = field(default=ModelReference("", ""), init=False)
+    _runner: TaskRunner | None = field(default=None, init=False)
 
     def run(self) -> None:
         """Work until there is nothing more to do.
@@ -64,19 +65,18 @@ class Session:
             LeavingError: the worker has to leave; ``state.departure`` says why.
             EdlError: this worker cannot work for this job.
         """
-        runner: TaskRunner | None = None
         while True:
             try:
                 job = self._register()
-                if runner is None:
-                    runner = self._load(job)
-                self._join(runner)
-                self._work(runner)
+                if self._runner is None:
+                    self._runner = self._load(job)
+                self._join(self._runner)
+                self._work(self._runner)
             except MasterReplacedError:
                 log.warning("the master was replaced: results for the former one are dropped")
                 self.state.release_all()
-                if runner is not None:
-                    runner.forget_parameters()
+                if self._runner is not None:
+                    self._runner.forget_parameters()
 
     # --- joining ---------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class Session:
                 self.state.phase = WorkerPhase.WAITING
                 if self.state.master_replaced:
                     raise MasterReplacedError("a heartbeat was answered by another master")
-                match prefetcher.take():
+                match prefetcher.take(runner.take_part):
                     case Assignment() as assignment:
                         with logs.task_context(str(assignment.lease.task)):
                             self._run_task(runner, assignment, prefetcher)
@@ -185,8 +185,11 @@ class Session:
 
     # --- leaving ---------------------------------------------------------------------------
 
-    def report_departure(self) -> bool:
+    def report_departure(self, *, leaves_group: bool) -> bool:
         """Return all leases and report that this process ends; never raises.
+
+        Args:
+            leaves_group: end as a member of the replica group, too, which only the session can.
 
         Returns:
             Whether the master has confirmed it.
@@ -208,7 +211,16 @@ class Session:
         except (EdlError, MasterReplacedError, LeavingError) as error:
             log.info("the master has not confirmed the departure: %s", error)
             return False
+        if leaves_group and leaving.reason != "job-over":
+            self._leave_group()
         return True
+
+    def _leave_group(self) -> None:
+        if self._runner is not None:
+            try:
+                self._runner.leave(self.grace_s)  # the main thread ends the process in time
+            except (EdlError, MasterReplacedError, LeavingError) as error:
+                log.info("the group has not confirmed the departure: %s", error)
 
     def report_own_failure(self, error: EdlError, *, permanent: bool) -> None:
         """Report that this worker cannot work at all; never raises."""

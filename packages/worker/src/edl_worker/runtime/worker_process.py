@@ -67,7 +67,7 @@ class WorkerProcess:
                 log.warning("the current work has not ended in time: leaving without it")
             # While it loads the model a worker holds no lease, and imports cannot be interrupted.
             if late or self._state.phase == WorkerPhase.LOADING:
-                return self._leave(departure)
+                return self._leave(departure, leaves_group=False)
         return self._exit_code
 
     def take_signals(self) -> None:
@@ -111,7 +111,7 @@ class WorkerProcess:
         except LeavingError:
             departure = self._state.departure
             assert departure is not None
-            return self._leave(departure)
+            return self._leave(departure, leaves_group=True)
         except EdlError as error:
             log.error("%s", error)
             self._session.report_own_failure(error, permanent=error.code != ErrorCode.INTERNAL)
@@ -132,8 +132,8 @@ class WorkerProcess:
             detail=traceback.format_exc()[-8000:],
         )
 
-    def _leave(self, departure: Departure) -> int:
-        confirmed = self._session.report_departure()
+    def _leave(self, departure: Departure, *, leaves_group: bool) -> int:
+        confirmed = self._session.report_departure(leaves_group=leaves_group)
         if departure.error is not None:
             log.error("%s", departure.error)
         if departure.signal is not None and not confirmed:

@@ -67,8 +67,12 @@ class LeasePrefetcher:
             self._busy = True
             threading.Thread(target=self._run, name="lease", daemon=True).start()
 
-    def take(self) -> Assignment | Leave:
+    def take(self, meanwhile: Callable[[], None] | None = None) -> Assignment | Leave:
         """Return the next task, or the master's request to leave.
+
+        Args:
+            meanwhile: called again and again until there is an answer; it waits a little, and may
+                raise what this method does.
 
         Raises:
             LeavingError: the worker has to leave.
@@ -79,8 +83,10 @@ class LeasePrefetcher:
         while True:
             self._state.check()
             try:
-                answer = self._answers.get(timeout=_POLL_S)
+                answer = self._answers.get(meanwhile is None, _POLL_S)
             except queue.Empty:
+                if meanwhile is not None:
+                    meanwhile()
                 continue
             self._busy = False
             if isinstance(answer, BaseException):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from edl_proto.errors import EdlError
 from edl_worker.concurrency.shared_state import LeavingError, SharedState
@@ -29,11 +30,14 @@ from edl_worker.tasks import evaluation, prediction, task_errors
 from edl_worker.tasks.kept_features import read_kept_features
 from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
 from edl_worker.tasks.loaded_model import LoadedModel
+from edl_worker.tasks.replicated_loop import ReplicatedLoop
 from edl_worker.tasks.training_loop import TrainingLoop
 from edl_worker.training.initial_values import send_initial_values
 from edl_worker.training.replica import ParameterReplica, read_slots
+from edl_worker.training.replica_member import ReplicaMember
 from edl_worker.training.trainer import GradientTrainer, LocalTrainer
 from edl_worker.transport.parameter_client import ParameterClient
+from edl_worker.transport.replica_client import ReplicaClient
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +53,7 @@ class TaskRunner:
         self,
         loaded: LoadedModel,
         client: ParameterClient,
+        replicas: ReplicaClient,
         state: SharedState,
         metrics: WorkerMetrics,
         settings: Settings,
@@ -57,12 +62,14 @@ class TaskRunner:
         self.model: ModelDescription = loaded.describe()
         self._loaded = loaded
         self._client = client
+        self._replicas = replicas
         self._state = state
         self._training: _Training | None = None
         if loaded.steps is not None:
-            self._training = _Training(loaded, loaded.steps, client, state, metrics, settings)
+            self._training = _Training(
+                loaded, loaded.steps, client, replicas, state, metrics, settings
+            )
             self._training.loop.profiler = profiler
-            loaded.infer.rows = self._training.replica.frozen_rows
         self._at: tuple[int, Batch] | None = None
 
     def minibatches(self, lease: Lease) -> Iterator[Batch] | None:
@@ -72,6 +79,7 @@ class TaskRunner:
     def join(self, admission: JobAdmission) -> None:
         """Use the parameters of the job that has admitted this model."""
         self._client.open(admission, self.model)
+        self._replicas.open(admission.layout_fingerprint)
         if not admission.send_initial_values:
             return
         assert self._training is not None, "only a training job has initial values"
@@ -81,7 +89,22 @@ class TaskRunner:
     def forget_parameters(self) -> None:
         """Treat the parameters as no version of the present master."""
         if self._training is not None:
-            self._training.replica.forget()
+            self._training.values.forget()
+
+    @property
+    def take_part(self) -> Callable[[], None] | None:
+        """What to do again and again while there is no task, waiting a little each time."""
+        if self._training is None or self._training.member is None:
+            return None
+        return self._training.member.take_part
+
+    def leave(self, within_s: float) -> None:
+        """Do what the worker's end requires beyond returning its leases.
+
+        Raises: as ``TaskClient.return_leases``.
+        """
+        if self._training is not None and self._training.member is not None:
+            self._training.member.leave(within_s)
 
     def run(self, assignment: Assignment, prefetcher: LeasePrefetcher) -> TaskResult:
         """Run one task.
@@ -164,7 +187,7 @@ class TaskRunner:
     def _use_frozen(self, lease: Lease) -> None:
         if lease.frozen and self._training is not None:
             self._state.phase = WorkerPhase.EXCHANGING
-            self._training.replica.use_frozen(lease.frozen)
+            self._training.values.use_frozen(lease.frozen)
 
     def _before_minibatch(self, lease: Lease, index: int, batch: Batch) -> None:
         """Prepare for the next minibatch of a task that reports only at its end."""
@@ -202,28 +225,45 @@ class _Training:
         loaded: LoadedModel,
         steps: StepEngine,
         client: ParameterClient,
+        replicas: ReplicaClient,
         state: SharedState,
         metrics: WorkerMetrics,
         settings: Settings,
     ) -> None:
-        options = loaded.job.training
+        job = loaded.job
         self._loaded = loaded
         self._client = client
         self.steps = steps
         self._initial = steps.pack()
-        self.replica = ParameterReplica(steps, client)
-        self.loop = TrainingLoop(
-            options=options,
-            replica=self.replica,
-            trainer=LocalTrainer(steps) if options.trains_locally else GradientTrainer(steps),
-            state=state,
-            metrics=metrics,
-            zoo=loaded.zoo,
-            minibatch_size=loaded.job.minibatch_size,
-            prefetch_lead_s=settings.prefetch_lead_s,
-            tables=steps.tables,
-            model_inputs=loaded.engine.summarize().input_shapes,
-        )
+        self.member: ReplicaMember | None = None
+        self.values: ParameterReplica | ReplicaMember
+        self.loop: TrainingLoop | ReplicatedLoop
+        options: dict[str, Any] = {
+            "state": state,
+            "metrics": metrics,
+            "zoo": loaded.zoo,
+            "minibatch_size": job.minibatch_size,
+            "prefetch_lead_s": settings.prefetch_lead_s,
+            "model_inputs": loaded.engine.summarize().input_shapes,
+        }
+        if job.training.replicated:
+            reduction = job.training.reduction or steps.describe().reduction
+            self.member = ReplicaMember(steps, client, replicas, state, reduction)
+            self.values = self.member
+            self.loop = ReplicatedLoop(member=self.member, **options)
+        else:
+            replica = ParameterReplica(steps, client)
+            is_local = job.training.trains_locally
+            self.values = replica
+            self.loop = TrainingLoop(
+                options=job.training,
+                replica=replica,
+                trainer=LocalTrainer(steps) if is_local else GradientTrainer(steps),
+                tables=steps.tables,
+                **options,
+            )
+            loaded.infer.rows = replica.frozen_rows
+            self._scan = replica.scan
 
     def send_initial_values(self, client: ParameterClient) -> bool:
         return send_initial_values(client, self._initial, self.steps.tables)
@@ -231,8 +271,8 @@ class _Training:
     def export(self, lease: Lease) -> tuple[str, ...]:
         with contextlib.ExitStack() as stack:
             if self.steps.tables is not None:
-                stack.enter_context(self.steps.tables.stored_rows(self.replica.scan))
-            if self._loaded.job.training.replicated:
+                stack.enter_context(self.steps.tables.stored_rows(self._scan))
+            if self.member is not None:
                 self.steps.set_learning_rate(lease.learning_rate)
             exporter = replace(self._loaded.exporter, optimizer=self._optimizer_state(lease))
             return exporter.export(lease.export, lease.part_path)
@@ -240,7 +280,8 @@ class _Training:
     def _optimizer_state(self, lease: Lease) -> OptimizerState | None:
         """Return what the master's optimizer ended with; None: there is none that is of use."""
         names = self.steps.exported_slots
-        if names is None or self._loaded.job.training.trains_locally:
+        training = self._loaded.job.training
+        if names is None or training.trains_locally or training.replicated:
             return None
         updates, slots = read_slots(self._client, self.steps.layout.nbytes, names)
         return OptimizerState(updates, lease.learning_rate, slots)

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 from edl_worker.concurrency.background_call import BackgroundCall
-from edl_worker.concurrency.shared_state import SharedState
-from edl_worker.core import prefetch_policy, push_pipeline
+from edl_worker.core import push_pipeline
 from edl_worker.core.batch import Batch
 from edl_worker.core.exchange import ParameterReply, PushReply, PushRequest
 from edl_worker.core.job import TrainingSettings
 from edl_worker.core.push_pipeline import AfterPush, AwaitReply, Compute, Fetch, FinishTask, Push
-from edl_worker.core.step_engine import Profiler, RowEngine, RowRequest
+from edl_worker.core.step_engine import RowEngine, RowRequest
 from edl_worker.core.tasks import Lease, OutOfOrderError, TaskLostError, TaskResult, WorkerPhase
-from edl_worker.metrics import WorkerMetrics
 from edl_worker.tasks import task_errors
+from edl_worker.tasks.batch_loop import BatchLoop
 from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
 from edl_worker.tasks.lookahead import SlidingWindow
 from edl_worker.training.replica import ParameterReplica
@@ -58,32 +53,18 @@ class _TrainingTask:
     exchange_s: float = 0.0
 
 
-@dataclass(slots=True)
-class TrainingLoop:
-    """The loop that trains tasks, one after the other, with one copy of the parameters.
+@dataclass(slots=True, kw_only=True)
+class TrainingLoop(BatchLoop):
+    """The loop that trains tasks with one copy of the parameters, which the master changes.
 
     Attributes:
-        zoo: root of the model zoo, for places in error messages.
-        minibatch_size: of the job.
-        prefetch_lead_s: the next lease is requested when so much work is left.
         tables: embedding tables of the model, if it has any.
-        profiler: of this worker's steps; None: none are profiled.
-        model_inputs: of the model, for error messages.
-        step_s: duration of the last step; None before the first one.
     """
 
     options: TrainingSettings
     replica: ParameterReplica
     trainer: Trainer
-    state: SharedState
-    metrics: WorkerMetrics
-    zoo: Path
-    minibatch_size: int
-    prefetch_lead_s: float
     tables: RowEngine | None = None
-    profiler: Profiler | None = None
-    model_inputs: Any = None
-    step_s: float | None = None
     _exchange: BackgroundCall[ParameterReply] = field(
         default_factory=lambda: BackgroundCall("exchange")
     )
@@ -108,18 +89,11 @@ class TrainingLoop:
             wanted={},
             replied=time.perf_counter(),
         )
-        expected = prefetch_policy.expected_minibatches(lease.record_count, self.minibatch_size)
         try:
             while True:
                 match task.pushes.next_action():
                     case Compute(index, fetch):
-                        if prefetch_policy.is_due(
-                            done=index,
-                            expected=expected,
-                            step_s=self.step_s,
-                            lead_s=self.prefetch_lead_s,
-                        ):
-                            prefetcher.request()
+                        self._prefetch(prefetcher, lease, index)
                         self._on_compute(task, index, fetch)
                     case Push(index, count):
                         self._on_push(task, index, count)
@@ -156,7 +130,7 @@ class TrainingLoop:
         if task.pushes.unpushed and self.state.leaving:
             task.pushes.flush()  # the finished local steps count; the worker leaves after that
             return
-        batch = self._read(task, index)
+        batch = self._read(task.batches, index)
         if batch is None:
             task.pushes.set_end(index)
             return
@@ -167,10 +141,8 @@ class TrainingLoop:
             task.pushes.await_rows()
             return
         self.state.check_lease(task.lease.ref)
-        if self.profiler is not None:
-            self.profiler.begin_step()
+        self._begin_step()
         ahead = self._start_fetching_ahead(task, index + 1)
-        self.state.phase = WorkerPhase.COMPUTING
         started = time.perf_counter()
         if not task.pushes.unpushed:
             task.base = self.replica.begin_push(changes_values=self.trainer.changes_values)
@@ -209,7 +181,7 @@ class TrainingLoop:
             raise task_errors.not_finite_error(
                 task.lease, last, task.base, f"the loss is {step.loss}", batches
             )
-        if self._read(task, index + count) is None:
+        if self._read(task.batches, index + count) is None:
             task.pushes.set_end(index + count)
         if not (task.pushes.collects and self.state.leaving):
             self.state.check_lease(task.lease.ref)
@@ -278,13 +250,6 @@ class TrainingLoop:
 
     # --- what actions need -----------------------------------------------------------------
 
-    def _read(self, task: _TrainingTask, index: int) -> Batch | None:
-        started, read = time.perf_counter(), task.batches.read
-        batch = task.batches.get(index)
-        if task.batches.read > read:
-            self.metrics.input_s.observe(time.perf_counter() - started)
-        return batch
-
     def _fetch(self, lease: Lease, fetch: Fetch, wanted: RowRequest | None) -> None:
         match fetch:
             case Fetch.NOTHING if self.replica.has_rows(wanted):
@@ -301,23 +266,9 @@ class TrainingLoop:
         if self.tables is None:
             return None
         if index not in task.wanted:
-            batch = self._read(task, index)
+            batch = self._read(task.batches, index)
             if batch is None:
                 return None
             with self._explain_errors(task.lease, index, batch):
                 task.wanted[index] = self.tables.find_rows(batch, training=True)
         return task.wanted[index]
-
-    @contextmanager
-    def _explain_errors(self, lease: Lease, index: int, batch: Batch) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            raise task_errors.explain(
-                error,
-                doing="the training step raised",
-                where=task_errors.place(lease, index),
-                zoo=self.zoo,
-                inputs=self.model_inputs,
-                batch=batch,
-            ) from error

@@ -7,6 +7,7 @@ import grpc
 from edl_proto.identity.credentials import Peer
 from edl_proto.transport.parameters import Buffer, ParametersStub
 from edl_worker.codec import parameters as codec
+from edl_worker.codec.replicas import encode_put_values
 from edl_worker.core.exchange import (
     CallerIdentity,
     ParameterReply,
@@ -36,6 +37,12 @@ class MasterParameters:
     def initialize(self, caller: CallerIdentity, values: memoryview, timeout_s: float) -> bool:
         header = codec.encode_initialize(caller, values.nbytes)
         return self._stub.initialize(header, values, timeout_s).accepted
+
+    def put_values(
+        self, caller: CallerIdentity, version: int, values: memoryview, timeout_s: float
+    ) -> bool:
+        header = encode_put_values(caller, version, values.nbytes)
+        return self._stub.put_values(header, values, timeout_s).accepted
 
     def pull(
         self,

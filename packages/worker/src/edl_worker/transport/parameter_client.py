@@ -76,6 +76,21 @@ class ParameterClient:
             "Initialize", lambda: self._plane.initialize(caller, values, timeout_s)
         )
 
+    def put_values(self, version: int, values: memoryview) -> bool:
+        """Send the values of a replicated model, for which the master has asked.
+
+        This method may run while another one does.
+
+        Returns:
+            Whether the master still wanted them.
+        """
+        caller, plane = self._caller, self._plane
+        assert isinstance(plane, MasterParameters), "replicated jobs have no parameter servers"
+        timeout_s = self._connection.transfer_timeout_s(values.nbytes)
+        return self._connection.call(
+            "PutValues", lambda: plane.put_values(caller, version, values, timeout_s)
+        )
+
     def pull(
         self,
         request: PullRequest,

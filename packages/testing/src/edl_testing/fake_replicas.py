@@ -1,0 +1,230 @@
+"""The replica group of a fake master: as the real one, but without leaving out any report."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Protocol
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import replicas_pb2 as pb
+from edl_proto.v1 import replicas_pb2_grpc
+
+WAIT_S = 0.3
+"""How long a call of Join waits."""
+
+
+class Ledger(Protocol):
+    """What counts the steps."""
+
+    changed: threading.Condition
+    incarnation: str
+    workers_wanted: int
+
+    def count(self, worker: int, claim: pb.ReplicaClaim) -> None:
+        """Count a minibatch."""
+
+    def positions(self, worker: int) -> list[pb.LeasePosition]:
+        """Return the leases of a worker, and how many minibatches of each task count."""
+
+    def release(self, worker: int) -> None:
+        """Return the leases of a worker to the queue."""
+
+    @property
+    def next_token(self) -> int:
+        """The token of the next lease."""
+
+
+class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
+    """The members of one job; a test may end generations, and lose members.
+
+    Args:
+        ledger: whose lock protects everything here.
+        folder: where members meet.
+
+    Attributes:
+        generations: all so far.
+        counted: version of the last step that counts.
+        stored: version of the values that the master has.
+        steps: that count, in order.
+        next: options of the next generation: ``save``, ``finish``, ``learning_rate``.
+        saving: member that was asked for its values when it left.
+    """
+
+    def __init__(self, ledger: Ledger, folder: str) -> None:
+        self._ledger = ledger
+        self.folder = folder
+        self.generations: list[pb.Generation] = []
+        self.counted = self.stored = 0
+        self.steps: list[pb.ReplicaStep] = []
+        self.next: dict[str, Any] = {}
+        self.saving: int | None = None
+        self.is_ending = False
+        self._reached: dict[int, int | None] = {}
+        self._stopped: set[int] = set()
+        self._leaving: set[int] = set()
+        self._joining: list[int] = []
+        self._gone: list[int] = []
+        self._open: dict[int, pb.ReplicaStep] = {}
+        self._positions: dict[int, list[pb.LeasePosition]] = {}
+
+    # --- what a test or the ledger does, with the lock held --------------------------------
+
+    def end(self, **options: Any) -> None:
+        """End the generation; the next one has these options."""
+        self.next.update(options)
+        self.is_ending = True
+        self._continue()
+
+    def lose(self, worker: int) -> None:
+        """Go on without a member."""
+        if self._reached.pop(worker, 0) == 0:
+            self._ledger.release(worker)
+            return
+        self._gone.append(worker)
+        self._stopped.discard(worker)
+        self.end()
+
+    def leave(self, worker: int) -> None:
+        """Have a member leave."""
+        if worker in self._reached:
+            self._leaving.add(worker)
+            self.end()
+
+    def on_stored(self, version: int) -> None:
+        """Record that the master has the values of a version."""
+        self.stored, self.saving = version, None
+        self._continue()
+
+    # --- the service -----------------------------------------------------------------------
+
+    def Join(self, request: pb.JoinRequest, context: Any) -> pb.JoinReply:
+        with self._ledger.changed:
+            self._check(request.incarnation)
+            worker = request.worker_id
+            if self._has_left(worker):
+                return pb.JoinReply(left=True)
+            if worker not in self._reached and worker not in self._joining:
+                self._joining.append(worker)
+                self.end()
+            self._ledger.changed.wait_for(
+                lambda: self._newer(request) or self.saving == worker or self._has_left(worker),
+                WAIT_S,
+            )
+            self._check(request.incarnation)
+            if self._has_left(worker):
+                return pb.JoinReply(left=True)
+            if not self._newer(request):
+                return pb.JoinReply(save=self.saving == worker)
+            generation = pb.Generation()
+            generation.CopyFrom(self.generations[-1])
+            generation.leases.extend(self._positions[worker])
+            return pb.JoinReply(generation=generation)
+
+    def Report(self, request: pb.ReportRequest, context: Any) -> pb.ReportReply:
+        with self._ledger.changed:
+            self._check(request.incarnation)
+            worker, present = request.worker_id, self.generations[-1:]
+            if not present or request.generation != present[0].number:
+                return pb.ReportReply(counted=self.counted, lost=True)
+            if worker not in self._reached:
+                return pb.ReportReply(counted=self.counted, lost=True)
+            if request.HasField("version"):
+                first = request.version - len(request.steps) + 1
+                assert [s.version for s in request.steps] == list(range(first, request.version + 1))
+                self._reached[worker] = request.version
+                self._open.update((s.version, s) for s in request.steps if s.version > self.counted)
+            if request.stopped:
+                self._stopped.add(worker)
+            self._count()
+            if self._leaving and not self.is_ending and None not in self._reached.values():
+                self.end()
+            self._continue()
+            self._ledger.changed.notify_all()
+            return pb.ReportReply(counted=self.counted, ended=self.is_ending)
+
+    # --- inside ----------------------------------------------------------------------------
+
+    def _check(self, incarnation: str) -> None:
+        if incarnation != self._ledger.incarnation:
+            raise EdlError(ErrorCode.STALE_INCARNATION, "the master was replaced")
+
+    def _newer(self, request: pb.JoinRequest) -> bool:
+        present = self.generations[-1:]
+        return bool(
+            present
+            and present[0].number > request.after
+            and request.worker_id in present[0].members
+            and request.worker_id in self._reached
+        )
+
+    def _has_left(self, worker: int) -> bool:
+        return worker in self._leaving and worker not in self._reached
+
+    def _count(self) -> None:
+        versions = [v for v in self._reached.values() if v is not None]
+        if self._stopped != set(self._reached) and len(versions) < len(self._reached):
+            return
+        while versions and self.counted < min(versions):
+            self.counted += 1
+            step = self._open.pop(self.counted)
+            self.steps.append(step)
+            for each in step.claims:
+                self._ledger.count(each.worker_id, each.claim)
+        begun_at = self.generations[-1].version if self.generations else 0
+        if self.counted >= begun_at and not self.is_ending:
+            self._release_gone()
+
+    def _release_gone(self) -> None:
+        for worker in self._gone:
+            self._ledger.release(worker)
+        self._gone.clear()
+
+    def _continue(self) -> None:
+        if (self.generations and not self.is_ending) or self._stopped != set(self._reached):
+            return
+        if not self.generations and len(self._joining) < self._ledger.workers_wanted:
+            return
+        have = [v for v in self._reached.values() if v is not None]
+        version = max(have, default=self.counted)
+        assert have or self.stored == self.counted, "all values are gone"
+        self._open = {made: step for made, step in self._open.items() if made <= version}
+        self._count()
+        holders = [w for w, reached in self._reached.items() if reached == version]
+        staying = [w for w in self._reached if w not in self._leaving]
+        if holders and not staying and not self._joining and self.stored < version:
+            self.saving = holders[0]
+            self._ledger.changed.notify_all()
+            return
+        if holders and not set(holders) & set(staying):
+            staying = list(self._reached)
+        ranked = sorted(staying, key=lambda worker: worker not in holders)
+        members = [*ranked, *self._joining]
+        self._gone += [worker for worker in self._reached if worker not in staying]
+        self._reached = {worker: self._reached.get(worker) for worker in members}
+        self._joining, self._stopped, self.is_ending = [], set(), False
+        if members:
+            self.generations.append(
+                pb.Generation(
+                    number=len(self.generations) + 1,
+                    members=members,
+                    version=version,
+                    sources=[worker for worker in ranked if worker in holders],
+                    next_token=self._ledger.next_token,
+                    folder=self.folder,
+                    **self.next,
+                )
+            )
+            self.next = {}
+            self._positions = {worker: self._find_positions(worker) for worker in members}
+        self._count()
+        self._ledger.changed.notify_all()
+
+    def _find_positions(self, worker: int) -> list[pb.LeasePosition]:
+        """Return the leases of a worker, and how many minibatches of each are in the values."""
+        positions = self._ledger.positions(worker)
+        for step in self._open.values():
+            for claim in (each.claim for each in step.claims):
+                for position in positions:
+                    if position.lease == claim.lease:
+                        position.minibatches = max(position.minibatches, claim.minibatch + 1)
+        return positions

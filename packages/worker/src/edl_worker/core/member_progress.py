@@ -1,0 +1,140 @@
+"""How far this worker has come as a member of the replica group: decisions without any threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edl_worker.core.replicas import Claim, Generation, Note, Report, ReportAnswer, Step
+from edl_worker.core.tasks import Lease, OutOfOrderError, TaskLostError
+
+
+class MemberProgress:
+    """The version of this worker's values, and the steps that made it.
+
+    Attributes:
+        generation: the last one that this worker has entered; None: none of this master's.
+        ended: the master has ended the generation.
+        lost: this worker is no member any more.
+        stopped: this worker makes no further step in it.
+    """
+
+    def __init__(self, worker: int) -> None:
+        self._worker = worker
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: the values, and all generations, are those of a former master."""
+        self._version: int | None = None
+        self.generation: Generation | None = None
+        self.ended = self.lost = self.stopped = False
+        self._is_reported = True
+        self._counts: dict[int, int] = {}
+        self._steps: list[Step] = []
+        self._compute_s: list[float] = []
+
+    @property
+    def version(self) -> int | None:
+        """The version of the values; None: they are those of no version."""
+        return None if self.lost else self._version
+
+    # --- generations -----------------------------------------------------------------------
+
+    @property
+    def is_member(self) -> bool:
+        """Whether this worker is in a generation in which it may make steps."""
+        return self.generation is not None and not self.stopped
+
+    @property
+    def number(self) -> int:
+        """The number of the last generation; 0 before the first one."""
+        return 0 if self.generation is None else self.generation.number
+
+    def enter(self, generation: Generation) -> None:
+        """Begin a generation; the values may be missing yet."""
+        self.generation = generation
+        self.ended = self.lost = self.stopped = self._is_reported = False
+        self._counts = dict(generation.counts)
+        self._steps.clear()
+        if self._worker not in generation.sources:
+            self._version = None
+        elif self._version != generation.version:
+            raise ValueError(f"the values are {self._version}, not {generation.version}")
+
+    def on_values(self) -> None:
+        """Record that the values are those of the generation's version."""
+        assert self.generation is not None, "values come in a generation"
+        self._version = self.generation.version
+
+    def stop(self) -> None:
+        """Make no further step in this generation."""
+        self.stopped = True
+
+    # --- tasks -----------------------------------------------------------------------------
+
+    def find_position(self, lease: Lease, reached: int) -> int:
+        """Return the next minibatch of a task, of which the caller has kept those from ``reached``.
+
+        Raises:
+            TaskLostError: the lease is not valid in this generation.
+            OutOfOrderError: minibatches are due that the caller has dropped.
+        """
+        assert self.generation is not None, "tasks are trained in a generation"
+        count = self._counts.get(lease.token)
+        if count is None:
+            if lease.token < self.generation.next_token:
+                raise TaskLostError
+            count = lease.skip_minibatches
+        if count < reached:
+            raise OutOfOrderError
+        return count
+
+    # --- steps -----------------------------------------------------------------------------
+
+    def make_note(self, claim: Claim | None) -> Note:
+        """Return what to tell the other members in the next step."""
+        return Note(claim, self.ended)
+
+    def on_step(self, notes: Sequence[Note]) -> None:
+        """Record that the values are one version further.
+
+        Args:
+            notes: of all members, by rank.
+        """
+        assert self.generation is not None, "steps are made in a generation"
+        assert self._version is not None, "there were values"
+        members = self.generation.members
+        claims = {
+            worker: note.claim
+            for worker, note in zip(members, notes, strict=True)
+            if note.claim is not None
+        }
+        self._version += 1
+        self._steps.append(Step(self._version, claims))
+        own = claims.get(self._worker)
+        if own is not None:
+            self._counts[own.lease.token] = own.minibatch + own.minibatches
+
+    def on_computed(self, seconds: float) -> None:
+        """Record how long a gradient took."""
+        self._compute_s.append(seconds)
+
+    # --- reports ---------------------------------------------------------------------------
+
+    def take_report(self) -> Report | None:
+        """Return what the master should know; None: it knows that this worker has stopped."""
+        if self.generation is None or self._is_reported:
+            return None
+        seconds, self._compute_s = self._compute_s, []
+        mean = sum(seconds) / len(seconds) if seconds else 0.0
+        number, steps = self.generation.number, tuple(self._steps)
+        return Report(number, self.version, steps, self.stopped, mean)
+
+    def on_answer(self, report: Report, answer: ReportAnswer) -> None:
+        """Act on the answer to a report; that of an earlier generation changes nothing."""
+        if self.generation is None or report.generation != self.generation.number:
+            return
+        self._steps = [step for step in self._steps if step.version > answer.counted]
+        self._is_reported = report.stopped
+        self.ended = self.ended or answer.ended or answer.lost
+        if answer.lost:
+            self.lost = self._is_reported = True

@@ -1,0 +1,74 @@
+"""Reports of a member of the replica group, which go to the master behind the steps."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import grpc
+
+from edl_proto.errors import EdlError
+from edl_worker.concurrency.shared_state import SharedState
+from edl_worker.core.member_progress import MemberProgress
+from edl_worker.core.tasks import MasterReplacedError
+from edl_worker.transport.replica_client import ReplicaClient
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 0.1
+"""Between two reports, unless the member has stopped."""
+
+
+class ReplicaReporter:
+    """A thread that reports how far a member is, and learns when its generation ends.
+
+    Attributes:
+        lock: must be held to use the progress, and never during a call.
+    """
+
+    def __init__(self, client: ReplicaClient, progress: MemberProgress, state: SharedState) -> None:
+        self.lock = threading.Lock()
+        self._client = client
+        self._progress = progress
+        self._state = state
+        self._hurry = threading.Event()
+        self._fails = False
+        self._thread = threading.Thread(target=self._run, name="replica-report", daemon=True)
+
+    def start(self) -> None:
+        """Start to report, unless that has started already."""
+        if not self._thread.is_alive():
+            self._thread.start()
+
+    def hurry(self) -> None:
+        """Report at once."""
+        self._hurry.set()
+
+    def _run(self) -> None:
+        while True:
+            started = time.monotonic()
+            self._report()
+            self._hurry.wait(max(0.0, started + INTERVAL_S - time.monotonic()))
+            self._hurry.clear()
+
+    def _report(self) -> None:
+        incarnation = self._client.incarnation
+        with self.lock:
+            report = self._progress.take_report()
+        if report is None or self._state.master_replaced:
+            return
+        try:
+            answer = self._client.report(incarnation, report)
+        except MasterReplacedError:
+            # Unless the session has registered again in the meantime.
+            self._state.master_replaced = incarnation == self._client.incarnation
+        except (grpc.RpcError, EdlError) as error:
+            if not self._fails:
+                log.warning("a report of steps has failed, and is repeated: %s", error)
+            self._fails = True
+        else:
+            self._fails = False
+            with self.lock:
+                if incarnation == self._client.incarnation:
+                    self._progress.on_answer(report, answer)

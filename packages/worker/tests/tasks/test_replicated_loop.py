@@ -1,0 +1,82 @@
+"""Replicated training over real gRPC: workers that hold the values, and a master that counts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import OF_TWO_TASKS, RECORDS, Master, two_tasks
+from linear_engine import Linear
+
+from edl_proto.v1 import job_pb2
+from edl_testing.fake_master import WAIT_S, FakeMaster
+from edl_worker.app import build_worker
+from edl_worker.config import Settings
+from edl_worker.runtime import thread_stacks
+
+StartLinear = Callable[..., "LinearWorker"]
+
+
+class LinearWorker:
+    """A worker with the linear engine in a thread of the test's process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.process = build_worker(settings, framework=Linear())
+        self.exit_code: int | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self.exit_code = self.process.run()
+
+    def wait(self) -> int:
+        self._thread.join(WAIT_S)
+        if self.exit_code is None:
+            pytest.fail(f"the worker still runs\n{thread_stacks.format_stacks()}")
+        return self.exit_code
+
+
+@pytest.fixture
+def start() -> Iterator[StartLinear]:
+    workers: list[LinearWorker] = []
+
+    def start(master: FakeMaster, worker: int = 0, **settings: Any) -> LinearWorker:
+        workers.append(LinearWorker(Settings(master.address, worker, **settings)))
+        return workers[-1]
+
+    yield start
+    for worker in workers:
+        worker.process.leave("the test is over")
+        worker.wait()
+
+
+@pytest.fixture
+def replicated(job: job_pb2.JobSpec) -> job_pb2.JobSpec:
+    job.training.update = job_pb2.REPLICATED
+    return job
+
+
+def test_one_worker_trains_all_minibatches_in_order(
+    replicated: job_pb2.JobSpec, points: Path, start_master: Master, start: StartLinear
+) -> None:
+    master = start_master(replicated, [two_tasks(points)])
+    assert start(master).wait() == 0
+    assert master.received.counted == OF_TWO_TASKS
+    assert not master.received.pushes
+    assert not master.received.failed
+
+
+def test_two_workers_train_in_step(
+    replicated: job_pb2.JobSpec, points: Path, start_master: Master, start: StartLinear
+) -> None:
+    master = start_master(replicated, [two_tasks(points)])
+    master.workers_wanted = 2
+    workers = [start(master, number) for number in range(2)]
+    assert [worker.wait() for worker in workers] == [0, 0]
+    assert sorted(master.received.counted) == OF_TWO_TASKS
+    assert not master.received.failed
+    assert max(len(step.claims) for step in master.replicas.steps) == 2
