@@ -1,7 +1,7 @@
 """A member of a generation in a process of its own: ``member.py FOLDER RANK SIZE STEPS [DIE]``.
 
-In step k the member of rank r adds k * (r + 1) with weight r + 1, and checks what it gets. It
-prints the number of the last step that it has the sum of. With DIE it kills itself in that step:
+In step k the member of rank r adds k * (r + 1) with weight r + 1 for the mean, and k for the sum. It
+checks what it gets, and the number of the last step that it has the sum of. With DIE it kills itself in that step:
 ``begin`` before it adds anything, ``middle`` between the two signals.
 """
 
@@ -16,14 +16,15 @@ from unittest import mock
 import numpy as np
 
 from edl_worker.collectives.peers import GenerationEnded
-from edl_worker.collectives.shared_memory import Part, SharedMemoryGroup
+from edl_worker.collectives.shared_memory import SharedMemoryGroup
+from edl_worker.core.replicas import Part
 
 COUNT = 100_003
 
 
 def main(folder: str, rank: int, size: int, steps: int, die: str = "") -> None:
     """Take part, and say how far it has come."""
-    parts = [Part("float32", COUNT), Part("float64", 3)]
+    parts = [Part("float32", COUNT), Part("float64", 3, is_mean=False)]
     group = SharedMemoryGroup(Path(folder), rank, size, parts, lambda: False)
     if die == "middle":
         send, sent = group._peers.send, 0
@@ -47,9 +48,10 @@ def main(folder: str, rank: int, size: int, steps: int, die: str = "") -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             added = [np.full(COUNT, step * (rank + 1), "float32"), np.full(3, step, "float64")]
             total, notes = group.all_reduce(added, rank + 1, f"{rank}:{step}".encode())
-            expected = step * sum((r + 1) ** 2 for r in range(size))
+            weighted = np.float32(step * sum((r + 1) ** 2 for r in range(size)))
+            expected = weighted / np.float32(sum(range(1, size + 1)))
             assert (total[0] == expected).all(), f"{total[0][:3]} for {expected}"
-            assert (total[1] == step * sum(range(1, size + 1))).all(), total[1]
+            assert (total[1] == step * size).all(), total[1]
             assert notes == [f"{r}:{step}".encode() for r in range(size)], notes
             done = step
     except GenerationEnded as error:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from edl_worker.collectives.peers import GenerationEnded
-from edl_worker.collectives.shared_memory import Part, SharedMemoryGroup
+from edl_worker.collectives.shared_memory import SharedMemoryGroup
+from edl_worker.core.replicas import Part
 
 MEMBER = Path(__file__).with_name("member.py")
 
@@ -88,6 +89,6 @@ def test_weight_zero_adds_nothing_whatever_the_values_are(tmp_path: Path) -> Non
 def test_a_note_that_is_too_long_is_refused(tmp_path: Path) -> None:
     group = SharedMemoryGroup(tmp_path, 0, 1, [Part("float32", 2)], lambda: False)
 
-    with pytest.raises(ValueError, match="note of 512 bytes"):
-        group.all_reduce([np.zeros(2, "float32")], 1, bytes(512))
+    with pytest.raises(ValueError, match="note of 501 bytes"):
+        group.all_reduce([np.zeros(2, "float32")], 1, bytes(501))
     group.close()

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from conftest import OF_TWO_TASKS, RECORDS, Master, two_tasks
+from conftest import OF_TWO_TASKS, Master, two_tasks
 from linear_engine import Linear
 
 from edl_proto.v1 import job_pb2
