@@ -14,10 +14,10 @@ from google.protobuf.internal.containers import RepeatedCompositeFieldContainer 
 
 from edl_master.core import events
 from edl_master.core.effects import LeaseGranted
-from edl_master.core.events import HeldLease
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import (
     AppliedCount,
+    HeldLease,
     InstanceId,
     TaskKey,
     TaskType,

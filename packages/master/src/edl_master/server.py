@@ -22,6 +22,7 @@ from edl_master.servicers.call_limits import CallLimits
 from edl_master.servicers.coordinator import CoordinatorServicer
 from edl_master.servicers.job import JobServicer
 from edl_master.servicers.parameters import ParametersServicer
+from edl_master.servicers.replicas import ReplicasServicer
 from edl_master.servicers.servers import ServersServicer
 from edl_master.servicers.shard import ShardServicer
 from edl_master.servicers.tasks import TasksServicer
@@ -37,6 +38,8 @@ from edl_proto.transport.raw_calls import RawService
 from edl_proto.v1 import (
     job_pb2,
     job_pb2_grpc,
+    replicas_pb2,
+    replicas_pb2_grpc,
     servers_pb2,
     servers_pb2_grpc,
     task_pb2,
@@ -62,11 +65,15 @@ _PARAMETER_CALLS = 256
 """Calls at a time from workers that cannot reach the port of direct calls; each may wait for a
 step permit."""
 
+_JOINING_CALLS = 256
+"""Calls at a time from workers that wait for the next generation; more ask again."""
+
 _SHARD_CALLS = 256
 """Calls at a time: one or two of each worker."""
 
 _PORT_OPTION = "--port"
 _TASKS = task_pb2.DESCRIPTOR.services_by_name["Tasks"].full_name
+_REPLICAS = replicas_pb2.DESCRIPTOR.services_by_name["Replicas"].full_name
 _JOB = job_pb2.DESCRIPTOR.services_by_name["Job"].full_name
 
 
@@ -79,12 +86,14 @@ class Services:
         job: to clients.
         parameters: to workers, and its role; None for jobs on a trained model.
         servers: to parameter servers; None if there are none.
+        replicas: to workers that train in step; None if they do not.
     """
 
     tasks: TasksServicer
     job: JobServicer
     parameters: tuple[RawService, ParametersServicer | CoordinatorServicer] | None
     servers: ServersServicer | None = None
+    replicas: ReplicasServicer | None = None
 
 
 class Server:
@@ -124,6 +133,8 @@ class Server:
             f"/{_JOB}/WatchEvents": _WATCHERS,
             f"/{_JOB}/ReadTimeline": _TIMELINES,
         }
+        if services.replicas is not None:
+            limits[f"/{_REPLICAS}/Join"] = _JOINING_CALLS
         if services.parameters is not None:
             limits[f"/{services.parameters[0].name}/"] = _PARAMETER_CALLS
         waiting_calls = MAX_WAITING_REQUESTS + sum(limits.values()) + 3 * parameter_servers
@@ -147,6 +158,9 @@ class Server:
             )
             raw_calls.add_to_server(role, servicer, self._server, self._direct)
             names.append(role.name)
+        if services.replicas is not None:
+            replicas_pb2_grpc.add_ReplicasServicer_to_server(services.replicas, self._server)
+            names.append(_REPLICAS)
         if services.servers is not None:
             servers_pb2_grpc.add_ServersServicer_to_server(services.servers, self._server)
             names.append(servers_pb2.DESCRIPTOR.services_by_name["Servers"].full_name)

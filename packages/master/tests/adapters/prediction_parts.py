@@ -7,8 +7,7 @@ from pathlib import Path
 import recordio
 from edl_master.adapters.part_files import OutputFormat
 from edl_master.adapters.prediction_output import PredictionOutput
-from edl_master.core.events import HeldLease
-from edl_master.core.identifiers import TaskKey, TaskType, Token
+from edl_master.core.identifiers import HeldLease, TaskKey, TaskType, Token
 from edl_master.core.tasks import TaskPartition
 
 SIZES = (25, 0, 12)

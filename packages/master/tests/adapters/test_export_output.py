@@ -11,8 +11,7 @@ import pytest
 
 from edl_master.adapters import job_output, object_stores
 from edl_master.adapters.export_output import ExportOutput
-from edl_master.core.events import HeldLease
-from edl_master.core.identifiers import TaskType, Token
+from edl_master.core.identifiers import HeldLease, TaskType, Token
 from edl_master.core.tasks import TaskKey
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import model_pb2

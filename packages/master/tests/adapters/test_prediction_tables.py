@@ -18,8 +18,7 @@ from edl_master.adapters import prediction_tables
 from edl_master.adapters.part_files import OutputFormat
 from edl_master.adapters.prediction_columns import Rows, columns_of, shortest
 from edl_master.adapters.prediction_output import PredictionOutput
-from edl_master.core.events import HeldLease
-from edl_master.core.identifiers import TaskKey, TaskType, Token
+from edl_master.core.identifiers import HeldLease, TaskKey, TaskType, Token
 from edl_master.core.tasks import TaskPartition
 from edl_proto.errors import EdlError
 

@@ -16,7 +16,6 @@ from edl_master.control import job_controller
 from edl_master.control.job_controller import CapturedState, GrantedLease, JobController
 from edl_master.core.effects import JobPhase, LogEvent, LogScalar, WaitForWork
 from edl_master.core.events import (
-    HeldLease,
     InstanceExited,
     LeaseRequested,
     OutputFinished,
@@ -27,7 +26,7 @@ from edl_master.core.events import (
     WorkerReady,
     WorkerRegistered,
 )
-from edl_master.core.identifiers import InstanceId, Version, WorkerId
+from edl_master.core.identifiers import HeldLease, InstanceId, Version, WorkerId
 from edl_master.core.job import JobStateMachine
 from edl_master.core.metric_states import Addable, MetricState, MetricStates, add_up
 from edl_master.core.parameters.layout import Variable
@@ -109,11 +108,11 @@ def test_effects_are_carried_out_in_order(
 
 def test_a_waiting_request_is_answered_when_there_is_a_task(controller: JobController) -> None:
     for _ in range(2):
-        assert isinstance(controller.request_lease(ask(0), 0, lambda: True), GrantedLease)
-    assert isinstance(controller.request_lease(ask(1), 0.05, lambda: True), WaitForWork)
+        assert isinstance(controller.request(ask(0), 0, lambda: True), GrantedLease)
+    assert isinstance(controller.request(ask(1), 0.05, lambda: True), WaitForWork)
     answers: list[object] = []
     waiting = threading.Thread(
-        target=lambda: answers.append(controller.request_lease(ask(1), LONG_S, lambda: True))
+        target=lambda: answers.append(controller.request(ask(1), LONG_S, lambda: True))
     )
     waiting.start()
     time.sleep(0.05)
@@ -132,7 +131,7 @@ def test_a_caller_that_is_gone_gets_no_task(controller: JobController) -> None:
     here.set()
     answers: list[object] = []
     waiting = threading.Thread(
-        target=lambda: answers.append(controller.request_lease(ask(1), LONG_S, here.is_set))
+        target=lambda: answers.append(controller.request(ask(1), LONG_S, here.is_set))
     )
     waiting.start()
     here.clear()
@@ -224,7 +223,7 @@ def test_metric_states_are_added_up_outside_of_the_lock(
     adding = threading.Thread(target=complete, args=(0,))
     adding.start()
     assert begun.wait(LONG_S)
-    other = controller.request_lease(ask(1), 0, lambda: True)
+    other = controller.request(ask(1), 0, lambda: True)
     answered.set()
     adding.join(LONG_S)
     assert isinstance(other, GrantedLease)
@@ -242,7 +241,7 @@ def test_a_bounded_number_of_requests_waits_and_others_ask_again_later(
         JobStateMachine(settings, (10,)), plane, external, crowded_retry_s=2.5
     )
     make_ready(controller, 3)
-    assert isinstance(controller.request_lease(ask(0), 0, lambda: True), GrantedLease)
+    assert isinstance(controller.request(ask(0), 0, lambda: True), GrantedLease)
     answers: list[object] = []
     began = threading.Event()
 
@@ -251,18 +250,18 @@ def test_a_bounded_number_of_requests_waits_and_others_ask_again_later(
         return True
 
     waiting = threading.Thread(
-        target=lambda: answers.append(controller.request_lease(ask(1), LONG_S, is_wanted))
+        target=lambda: answers.append(controller.request(ask(1), LONG_S, is_wanted))
     )
     waiting.start()
     assert began.wait(LONG_S)
-    refused = controller.request_lease(ask(2), LONG_S, lambda: True)
+    refused = controller.request(ask(2), LONG_S, lambda: True)
     assert isinstance(refused, WaitForWork)
     assert refused.retry_in_s == 2.5
     controller.handle(InstanceExited(WorkerId(0), InstanceId("host:0:0"), None, 9, preempted=True))
     waiting.join(LONG_S)
     assert isinstance(answers[0], GrantedLease)
     # The place of the request that has been answered is free again.
-    assert not isinstance(controller.request_lease(ask(2), 0.01, lambda: False), GrantedLease)
+    assert not isinstance(controller.request(ask(2), 0.01, lambda: False), GrantedLease)
 
 
 def test_a_snapshot_without_parameters_is_skipped_and_asked_for_again(

@@ -12,22 +12,22 @@ from dataclasses import dataclass, field
 
 from replica_member import Action, Added, Budget, Member, frozen
 
-from edl_master.core.identifiers import Version, WorkerId
-from edl_master.core.replica_group import (
+from edl_master.core.generations import (
     BeginGeneration,
-    CopyLedger,
     CountStep,
     EndGeneration,
     GroupEffect,
     LoseValues,
     NotAMember,
     ReleaseLeases,
-    ReplicaGroup,
     SaveValues,
+    ValuesSaved,
 )
+from edl_master.core.identifiers import Version, WorkerId
+from edl_master.core.replica_group import ReplicaGroup
 
 _COSTS = {name: name for name in ("kill", "fence", "leave", "restart")}
-_COSTS |= {"start": "join", "put_aside": "save"}
+_COSTS |= {"start": "join", "want_values": "save", "flush": "flush"}
 
 
 @dataclass(slots=True)
@@ -41,8 +41,8 @@ class World:
         deaths: of workers that the master has not noticed.
         slots: what is added to a step, by generation and version.
         ledger: the steps that count.
-        copies: copies of the ledger for snapshots that are not complete, with their values.
-        snapshot: the last complete one; its values are the steps of the ledger, too.
+        sent: values that members have sent to the store.
+        snapshot: ledger and values as they were saved together last.
     """
 
     records: tuple[int, ...]
@@ -53,8 +53,7 @@ class World:
     deaths: tuple[int, ...] = ()
     slots: dict[tuple[int, int], dict[int, int | None]] = field(default_factory=dict)
     ledger: tuple[Added, ...] = ()
-    values_aside: dict[int, tuple[Added, ...]] = field(default_factory=dict)
-    copies: dict[int, tuple[Added, ...]] = field(default_factory=dict)
+    sent: dict[int, tuple[Added, ...]] = field(default_factory=dict)
     snapshot: tuple[Added, ...] = ()
     workers: int = 0
     sizes: tuple[tuple[int, int], ...] = ()
@@ -69,8 +68,7 @@ class World:
             self.deaths,
             frozen(self.slots),
             self.ledger,
-            frozen(self.values_aside),
-            frozen(self.copies),
+            frozen(self.sent),
             self.snapshot,
             tuple(getattr(self.budget, name) for name in self.budget.__slots__),
         )
@@ -86,7 +84,7 @@ class World:
         new.members = {number: copy.copy(member) for number, member in self.members.items()}
         new.held = dict(self.held)
         new.slots = {at: dict(slots) for at, slots in self.slots.items()}
-        new.values_aside, new.copies = dict(self.values_aside), dict(self.copies)
+        new.sent = dict(self.sent)
         return new
 
     # --- what can happen -------------------------------------------------------------------
@@ -95,10 +93,10 @@ class World:
         """Yield what can happen without a fault."""
         for worker in self.deaths:
             yield "notice", worker
-        for version in self.copies:
-            yield "store", version
+        if self.group._is_paused:
+            yield "tick", 0
         for worker, member in self.members.items():
-            for name in ("join", "begin", "fetch", "add", "take", "report", "stop", "save", "end"):
+            for name in ("join", "begin", "fetch", "add", "take", "report", "stop", "send", "end"):
                 if getattr(self, f"can_{name}")(worker, member):
                     yield name, worker
 
@@ -112,10 +110,12 @@ class World:
                 yield "fence", worker
             if self.budget.leave and known and not member.leaves:
                 yield "leave", worker
-            if self.budget.save and known and self._may_step(member) and member.aside is None:
-                yield "put_aside", worker
         if self.budget.join:
             yield "start", self.workers
+        if self.budget.save and self.group.generation is not None:
+            yield "want_values", 0
+        if self.budget.flush and self.group.generation is not None:
+            yield "flush", 0
         if self.budget.restart:
             yield "restart", 0
 
@@ -127,8 +127,6 @@ class World:
             setattr(self.budget, cost, getattr(self.budget, cost) - 1)
         getattr(self, f"do_{name}")(worker)
         self.check()
-
-    # --- members ---------------------------------------------------------------------------
 
     def do_start(self, worker: int) -> None:
         self.members[worker] = Member()
@@ -154,8 +152,9 @@ class World:
         member = self.members[worker]
         present = self.group.generation
         assert present is not None
-        member.generation, member.stopped, member.saves = present.number, False, False
-        member.reported = None
+        member.generation, member.stopped, member.reported = present.number, False, None
+        if present.saves and present.members[0] == worker:
+            member.aside = present.version
         if worker in present.sources:
             assert member.history is not None
             assert len(member.history) == present.version, "a source without the values"
@@ -256,7 +255,7 @@ class World:
             return False
         if not member.is_fenced and not self._has_begun(member):
             return False
-        return member.reported != len(member.history or ()) or member.aside is not None
+        return member.reported != len(member.history or ())
 
     def do_report(self, worker: int) -> None:
         self._report(worker)
@@ -264,17 +263,14 @@ class World:
     def _report(self, worker: int, *, stopped: bool = False) -> None:
         member = self.members[worker]
         assert member.generation is not None
-        history, aside, member.aside = member.history, member.aside, None
+        history = member.history
         try:
-            if aside is not None:
-                self.values_aside[len(aside)] = aside
             effects = self.group.report(
                 WorkerId(worker),
                 member.generation,
                 None if history is None else Version(len(history)),
                 () if history is None else history[min(member.counted, len(history)) :],
                 stopped=stopped,
-                aside=None if aside is None else Version(len(aside)),
             )
         except NotAMember:
             del self.members[worker]  # it must not use its values, and starts again elsewhere
@@ -296,13 +292,17 @@ class World:
         self.members[worker].stopped = True
         self._report(worker, stopped=True)
 
-    def can_save(self, _: int, member: Member) -> bool:
-        return member.saves and not member.is_fenced and self._is_present(member)
+    def can_send(self, _: int, member: Member) -> bool:
+        return member.aside is not None and len(member.history or ()) >= member.aside
 
-    def do_save(self, worker: int) -> None:
+    def do_send(self, worker: int) -> None:
         member = self.members[worker]
-        member.saves, member.aside = False, member.history
-        self._report(worker, stopped=True)
+        version, member.aside = member.aside, None
+        assert version is not None
+        assert member.history is not None
+        if self.group.receive_values(WorkerId(worker), Version(version)):
+            self.sent[version] = member.history[:version]
+            self.perform(self.group.proceed())
 
     def can_end(self, worker: int, member: Member) -> bool:
         gone = WorkerId(worker) not in self.group._reached
@@ -311,10 +311,14 @@ class World:
     def do_end(self, worker: int) -> None:
         del self.members[worker]
 
-    # --- faults and requests ---------------------------------------------------------------
+    def do_want_values(self, _: int) -> None:
+        self.perform(self.group.save())
 
-    def do_put_aside(self, worker: int) -> None:
-        self.members[worker].aside = self.members[worker].history
+    def do_flush(self, _: int) -> None:
+        self.perform(self.group.flush())
+
+    def do_tick(self, _: int) -> None:
+        self.perform(self.group.proceed())
 
     def do_kill(self, worker: int) -> None:
         if not self.members.pop(worker).is_fenced:
@@ -332,16 +336,10 @@ class World:
         self.members[worker].leaves = True
         self.perform(self.group.leave(WorkerId(worker)))
 
-    def do_store(self, version: int) -> None:
-        copied = self.copies.pop(version)
-        assert copied == self.values_aside[version], "ledger and values differ"
-        self.snapshot = max(self.snapshot, copied, key=len)
-        self.perform(self.group.on_stored(Version(version)))
-
     def do_restart(self, _: int) -> None:
         """The master dies, and continues from its last snapshot; all workers join again."""
         self.ledger, self.held, self.deaths, self.slots = self.snapshot, {}, (), {}
-        self.copies, self.values_aside, self.sizes = {}, {}, ()
+        self.sent, self.sizes = {}, ()
         self.group = ReplicaGroup(Version(len(self.ledger)))
         for worker, member in list(self.members.items()):
             if member.is_fenced or member.leaves:
@@ -349,23 +347,25 @@ class World:
             else:
                 self.members[worker] = Member()
 
-    # --- the master ------------------------------------------------------------------------
-
     def perform(self, effects: list[GroupEffect[Added]]) -> None:
         """Carry out what the group has decided."""
+        is_saved = False
         for effect in effects:
             match effect:
                 case CountStep(version, step):
+                    assert not is_saved, "a step counts before the values are saved"
                     self.ledger = (*self.ledger, step)
                     assert len(self.ledger) == version, "a version is missing"
-                case CopyLedger(version):
-                    self.copies[version] = self.ledger
+                case ValuesSaved(version, worker):
+                    values = self.snapshot if worker is None else self.sent[version]
+                    assert values == self.ledger, "ledger and values differ"
+                    self.snapshot, is_saved = self.ledger, True
                 case ReleaseLeases(worker):
                     self.held.pop(worker, None)
                     self._check_release(worker)
                 case SaveValues(worker):
                     if worker in self.members:
-                        self.members[worker].saves = True
+                        self.members[worker].aside = len(self.members[worker].history or ())
                 case BeginGeneration(generation):
                     self.sizes = (*self.sizes, (generation.number, len(generation.members)))
                 case LoseValues():
@@ -394,7 +394,7 @@ class World:
             )
 
     def check_end(self) -> None:
-        """Check that everything has counted; nothing more happens by itself."""
+        """Check that everything has counted."""
         if any(not member.is_fenced for member in self.members.values()):
             counted = {record for step in self.ledger for _, record in step}
             assert counted >= set(self.records), f"records are stuck: {self.ledger}"

@@ -17,6 +17,7 @@ import traceback
 from dataclasses import replace
 from random import Random
 
+from replicated_simulation import ReplicatedWorld
 from simulation import World
 
 from edl_master.core.effects import JobPhase
@@ -68,7 +69,10 @@ def world(seed: int) -> World:
     restarts = random.random() < 0.6
     if type_ is JobType.TRAIN and random.random() < 0.2:
         settings = replace(settings, allow_dead_letters=True, task_attempts=2)
-    return World(
+    kind = World
+    if type_ is JobType.TRAIN and seed % 3 == 0:
+        kind, settings = ReplicatedWorld, replace(settings, replicated=True)
+    return kind(
         settings,
         data,
         validation if type_ is JobType.TRAIN else (),

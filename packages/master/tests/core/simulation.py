@@ -143,7 +143,15 @@ class World:
         self.happened: Counter[str] = Counter()
         self.story: list[str] | None = None
         """A readable account of what happened."""
+        self.granted: dict[Token, fx.LeaseGranted] = {}
+        self.__post_init__()
         self.saved = self._save()
+
+    def __post_init__(self) -> None:
+        """Add what other worlds need."""
+
+    def carry_out(self, effect: fx.Effect) -> None:
+        """Carry out an effect that only other worlds have."""
 
     # --- the owner of the job --------------------------------------------------------------
 
@@ -164,8 +172,10 @@ class World:
             self._note_completed(event, effects)
         follow: list[ev.Event] = []
         for effect in effects:
+            self.carry_out(effect)
             match effect:
                 case fx.LeaseGranted(task=task, token=token):
+                    self.granted[token] = effect
                     assert token not in self.tokens, f"token {token} used twice"
                     assert task not in self.plane.closed, f"{task} leased after its end"
                     assert task not in self.done, f"{task} is done again"

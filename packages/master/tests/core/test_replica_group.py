@@ -7,8 +7,7 @@ from replica_member import Budget
 from replica_schedules import explore, play
 from replica_world import World
 
-from edl_master.core.identifiers import Version, WorkerId
-from edl_master.core.replica_group import (
+from edl_master.core.generations import (
     BeginGeneration,
     CopyLedger,
     CountStep,
@@ -17,9 +16,10 @@ from edl_master.core.replica_group import (
     LoseValues,
     NotAMember,
     ReleaseLeases,
-    ReplicaGroup,
     SaveValues,
 )
+from edl_master.core.identifiers import Version, WorkerId
+from edl_master.core.replica_group import ReplicaGroup
 
 A, B, C = WorkerId(0), WorkerId(1), WorkerId(2)
 RUNS = 1000

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 from edl_master.core.effects import LeaseGranted
 from edl_master.core.events import (
-    HeldLease,
     LeaseRequested,
     TaskCompleted,
     Tick,
     WorkerReady,
     WorkerRegistered,
 )
-from edl_master.core.identifiers import InstanceId, TaskType, WorkerId
+from edl_master.core.identifiers import HeldLease, InstanceId, TaskType, WorkerId
 from edl_master.core.job import JobStateMachine
 from edl_master.core.mixing import Mixing
 from edl_master.core.settings import JobType, choose_records_per_task

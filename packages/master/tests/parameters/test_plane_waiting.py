@@ -15,8 +15,15 @@ import pytest
 
 from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.control.job_controller import SNAPSHOTS
-from edl_master.core.events import HeldLease
-from edl_master.core.identifiers import AppliedCount, TaskKey, TaskType, Token, Version, WorkerId
+from edl_master.core.identifiers import (
+    AppliedCount,
+    HeldLease,
+    TaskKey,
+    TaskType,
+    Token,
+    Version,
+    WorkerId,
+)
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.modes import Async, Reduction, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import parse_optimizer

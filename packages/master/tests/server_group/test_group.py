@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edl_master.adapters.buffer_pool import BufferPool
-from edl_master.core.events import HeldLease
-from edl_master.core.identifiers import TaskKey, TaskType, Token, WorkerId
+from edl_master.core.identifiers import HeldLease, TaskKey, TaskType, Token, WorkerId
 from edl_master.core.parameters.layout import Variable
 from edl_master.core.parameters.modes import Async, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import parse_optimizer

@@ -27,7 +27,7 @@ from fakes.jobs import (
 )
 
 from edl_master.adapters.prediction_output import PredictionOutput
-from edl_master.core.events import HeldLease
+from edl_master.core.identifiers import HeldLease
 from edl_master.parameters import push_codec
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.credentials import Credentials

@@ -18,7 +18,7 @@ from pathlib import Path
 from edl_master.adapters import object_stores
 from edl_master.adapters.job_output import is_of, model_of, output_exists
 from edl_master.adapters.storage_errors import storage_error
-from edl_master.core.events import HeldLease
+from edl_master.core.identifiers import HeldLease
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.files import flush
 from edl_runtime.model.trained_model import TRAINED_MODEL

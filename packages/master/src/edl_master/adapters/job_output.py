@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from edl_master.adapters import object_stores
 from edl_master.adapters.storage_errors import storage_error
-from edl_master.core.events import HeldLease
+from edl_master.core.identifiers import HeldLease
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import model_pb2
 from edl_runtime.model.trained_model import TRAINED_MODEL, read_description

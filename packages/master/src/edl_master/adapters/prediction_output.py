@@ -16,7 +16,7 @@ from edl_master.adapters.job_output import check_output, output_exists
 from edl_master.adapters.part_files import AS_PARTS, RECORDIO, OutputFormat, PartFiles, remove
 from edl_master.adapters.storage_errors import storage_error
 from edl_master.core.effects import Range
-from edl_master.core.events import HeldLease
+from edl_master.core.identifiers import HeldLease
 from edl_master.core.tasks import TaskPartition
 from edl_proto.errors import EdlError
 from edl_runtime.files import flush, replace_file

@@ -46,3 +46,9 @@ class HostEnvironment:
     confirm: Callable[[], bool] = lambda: True
     keeps_instances: Callable[[], bool] = lambda: True
     api_requests: Callable[[], Mapping[tuple[str, int], int]] = dict
+
+
+def reachable(host: str, *, bare: bool = False) -> str:
+    """Return the address that a listener on ``host`` has for programs of the same machine."""
+    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{local}]" if ":" in local and not bare else local

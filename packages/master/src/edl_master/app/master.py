@@ -27,9 +27,8 @@ from edl_master.core.effects import JobPhase, LogEvent, Severity
 from edl_master.core.events import InstanceFound
 from edl_master.core.outcome import JobEnd
 from edl_master.core.settings import JobType
-from edl_master.recovery.restart import RESTART, SUPERSEDED, SUSPENDED
+from edl_master.recovery.restart import RESTART, SUPERSEDED, SUSPENDED, RestartCount
 from edl_master.reporting.job_report import JobReport
-from edl_master.server_group.processes import ParameterServers
 from edl_proto.errors import EdlError
 from edl_proto.v1 import job_pb2
 from edl_runtime.local import process_identity
@@ -62,6 +61,8 @@ class MasterApp:
         self._directory = directory
         self._host_environment = host_environment
         self._incarnation = host_environment.incarnation
+        is_ours = not config.parameter_servers  # otherwise that of the servers
+        self._restarts = RestartCount()
         with ExitStack() as opened:
             self._state = open_state(config, directory, self._incarnation, opened)
             self._services = MasterServices(
@@ -71,6 +72,8 @@ class MasterApp:
                 self._state,
                 opened,
             )
+            if is_ours:
+                self._restarts = RestartCount.take()
             self._threads = MasterThreads(self._services, config.intervals.tick_s)
             self._opened = opened.pop_all()
 
@@ -122,15 +125,14 @@ class MasterApp:
         Returns:
             The exit code of the process, ``RESTART``, ``SUSPENDED``, or ``SUPERSEDED``.
         """
-        services, servers = self._services, self._services.servers
+        services = self._services
         self._announce()
         for found in adopt_instances(services.platform, keep=self._state.keeps_workers):
             services.handle(InstanceFound(found.worker, found.instance, found.attempt))
         self._threads.start(trains=self._config.type is JobType.TRAIN)
         services.report_writer.start(services.report.status)
         while (end := services.controller.wait_for_end(_CHECK_S)) is None:
-            lost = servers.check() if servers else ""
-            if servers is not None and lost and self._roll_back(servers, lost):
+            if (lost := self._find_loss()) and self._roll_back(lost):
                 return RESTART
             if self._host_environment.is_superseded():
                 services.suspended = True
@@ -164,17 +166,35 @@ class MasterApp:
             }
         )
 
-    def _roll_back(self, servers: ParameterServers, lost: str) -> bool:
+    def _find_loss(self) -> str:
+        """Return how values of the job were lost, in words; empty while all are there."""
+        services = self._services
+        if services.servers is not None:
+            return services.servers.check()
+        lost = "All workers that had the values of the model are gone"
+        return lost if services.controller.is_rolled_back else ""
+
+    def _roll_back(self, lost: str) -> bool:
         """Prepare a restart from the last snapshot; False if the job fails instead."""
-        self._services.suspended = True  # later errors only follow from the loss of the servers
+        self._services.suspended = True  # later errors only follow from this loss
+        servers = self._services.servers
         try:
-            servers.prepare_rollback()
+            if servers is not None:
+                servers.prepare_rollback()
+            else:
+                self._restarts.prepare_rollback(
+                    self._state.restored.version,
+                    lost,
+                    "workers",
+                    "See logs/worker-N.log in the job's directory.",
+                )
         except EdlError as error:
             self._services.suspended = False
             self._services.fail(error)
             return False
         line = f"{lost}; the job is rolled back to its last snapshot."
-        self._record(LogEvent("ParameterServerLost", line, Severity.WARNING))
+        kind = "ParameterServerLost" if servers is not None else "ValuesLost"
+        self._record(LogEvent(kind, line, Severity.WARNING))
         return True
 
     def _suspend(self, received: signal.Signals) -> None:
@@ -210,7 +230,7 @@ class MasterApp:
             closing.join(_CHECK_S)
             if servers is None or servers.group.over or not (lost := servers.check()):
                 continue
-            if end.phase is not JobPhase.FAILED and self._roll_back(servers, lost):
+            if end.phase is not JobPhase.FAILED and self._roll_back(lost):
                 return False
             servers.group.close()
         return True

@@ -20,7 +20,7 @@ from edl_master.adapters.page_access import PageAccess
 from edl_master.adapters.profiles import ProfileFiles
 from edl_master.adapters.tcp_ports import is_free
 from edl_master.adapters.timeline_file import TimelineFile
-from edl_master.app.host_environment import HostEnvironment
+from edl_master.app.host_environment import HostEnvironment, reachable
 from edl_master.app.state import MasterState
 from edl_master.config.job_config import Config
 from edl_master.config.optimizer_plugins import find_installed_rule
@@ -61,6 +61,7 @@ from edl_master.servicers.job import JobServicer
 from edl_master.servicers.parameters import ParametersServicer
 from edl_master.servicers.payloads import PayloadTransfer
 from edl_master.servicers.push_report import PushReporter
+from edl_master.servicers.replicas import ReplicasServicer
 from edl_master.servicers.servers import ServersServicer
 from edl_master.servicers.tasks import JobParameters, TaskFiles, TasksServicer, WorkerRecords
 from edl_proto.errors import EdlError, ErrorCode
@@ -69,6 +70,7 @@ from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
 from edl_proto.transport.parameters import COORDINATOR, PARAMETERS
 from edl_proto.transport.raw_calls import RawService
+from edl_runtime.local import job_directory
 from edl_runtime.monitoring.process_usage import usage_of_this_process
 from edl_spans.export import SpanExport
 
@@ -359,14 +361,19 @@ class MasterServices:
             self.timeline,
             lambda: self.plane.schedules,
         )
-        parameters = servers = None
+        parameters = servers = replicas = None
         if self._trains:
             parameters = self._build_parameters()
+        if self._state.settings.replicated:
+            folder = self._directory / job_directory.REPLICAS
+            replicas = ReplicasServicer(
+                self.controller, self.plane, self.metrics, self._incarnation, folder
+            )
         if self.servers is not None:
             servers = ServersServicer(
                 self.servers.group, self._incarnation, self.servers.mark_lost, self.fail
             )
-        return Services(tasks, job, parameters, servers)
+        return Services(tasks, job, parameters, servers, replicas)
 
     def _build_parameters(self) -> tuple[RawService, ParametersServicer | CoordinatorServicer]:
         reporter = PushReporter(self.controller, self.metrics)
@@ -381,12 +388,6 @@ class MasterServices:
             reporter,
             self._incarnation,
         )
-
-
-def reachable(host: str, *, bare: bool = False) -> str:
-    """Return the address that a listener on ``host`` has for programs of the same machine."""
-    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"[{local}]" if ":" in local and not bare else local
 
 
 def stale_master(job: str) -> EdlError:

@@ -15,7 +15,7 @@ from pathlib import Path
 from edl_master.adapters.part_files import FORMATS, OutputFormat
 from edl_master.codec import JOB_TYPES
 from edl_master.core.mixing import Mixing
-from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
+from edl_master.core.parameters.modes import Async, Bounded, Reduction, Replicated, Sync, UpdateMode
 from edl_master.core.settings import JobSettings, JobType, choose_records_per_task, timings_for
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.names import Role
@@ -135,6 +135,8 @@ class Config:
         match training.update:
             case job_pb2.SYNC:
                 return Sync(training.grads_to_wait, reduction)
+            case job_pb2.REPLICATED:
+                return Replicated()
             case job_pb2.BOUNDED:
                 return Bounded(training.max_staleness)
             case _:
@@ -177,6 +179,7 @@ class Config:
                 minibatch_size=spec.minibatch_size,
                 num_epochs=training.num_epochs if self.type is JobType.TRAIN else 1,
                 epoch_barrier=training.update == job_pb2.SYNC,
+                replicated=training.update == job_pb2.REPLICATED,
                 evaluation_steps=training.evaluation_steps,
                 checkpoint_steps=training.checkpoint_steps if self.checkpoint_dir else 0,
                 snapshot_interval_s=0.0 if spec.export.job else spec.snapshot_interval_s,

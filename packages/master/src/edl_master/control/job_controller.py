@@ -45,7 +45,6 @@ from edl_master.core.events import (
     Event,
     GradientRejected,
     HeartbeatReceived,
-    HeldLease,
     LeaseRequested,
     MasterFailed,
     MinibatchApplied,
@@ -54,11 +53,25 @@ from edl_master.core.events import (
     TaskCompleted,
 )
 from edl_master.core.failure import Failure
-from edl_master.core.identifiers import CHECKPOINTS, SNAPSHOTS, TaskType, Version, WorkerId
+from edl_master.core.identifiers import (
+    CHECKPOINTS,
+    SNAPSHOTS,
+    HeldLease,
+    TaskType,
+    Version,
+    WorkerId,
+)
 from edl_master.core.job import JobStateMachine
 from edl_master.core.layer_states import LayerSummary
 from edl_master.core.metric_states import add_up
 from edl_master.core.outcome import JobEnd
+from edl_master.core.replica_events import (
+    CountReplicaStep,
+    GenerationRequested,
+    ReplicaAnswer,
+    RollBack,
+    StoreValues,
+)
 from edl_master.core.view import JobView
 from edl_master.core.workflow import FINAL
 from edl_master.parameters.coordinator import Coordinator
@@ -127,7 +140,10 @@ class GrantedLease:
     skip_minibatches: int
 
 
-Answer = GrantedLease | WaitForWork | LeaveJob | HeartbeatAnswer | Refused
+_Unchanged = WaitForWork | LeaveJob | HeartbeatAnswer | Refused | ReplicaAnswer
+"""Effects that are the answer as they are."""
+
+Answer = GrantedLease | _Unchanged
 
 
 class JobController:
@@ -159,6 +175,8 @@ class JobController:
         self._changed = threading.Condition()
         self._adding_up = threading.Lock()
         self._waiting_requests = 0
+        self.is_rolled_back = False
+        """Whether the values are gone: the next master continues from the last snapshot."""
         self._end: JobEnd | None = None
 
     def handle(self, event: Event) -> Answer | None:
@@ -181,10 +199,13 @@ class JobController:
                 with self._changed:
                     self._job.replace_metric_addends(addends, total)
 
-    def request_lease(
-        self, request: LeaseRequested, wait_s: float, is_wanted: Callable[[], bool]
+    def request(
+        self,
+        request: LeaseRequested | GenerationRequested,
+        wait_s: float,
+        is_wanted: Callable[[], bool],
     ) -> Answer | None:
-        """Ask for a task, and wait up to ``wait_s`` for one while the caller wants the answer.
+        """Ask for a task, or for a generation, and wait up to ``wait_s`` while there is none.
 
         At most ``MAX_WAITING_REQUESTS`` wait at a time; others learn when to ask again.
         """
@@ -272,7 +293,7 @@ class JobController:
                 match effect:
                     case LeaseGranted():
                         answer = self._lease(effect)
-                    case WaitForWork() | LeaveJob() | HeartbeatAnswer() | Refused():
+                    case _ if isinstance(effect, _Unchanged):
                         answer = effect
                     case FreezeParameters(name):
                         if name == FINAL:
@@ -311,6 +332,9 @@ class JobController:
         | LogScalar
         | WriteCheckpoint
         | FinishOutput
+        | CountReplicaStep
+        | StoreValues
+        | RollBack
         | EndJob,
     ) -> None:
         match effect:
@@ -343,6 +367,13 @@ class JobController:
                     self._external.write_checkpoint(state)
             case FinishOutput():
                 self._external.finish_output()
+            case CountReplicaStep(version, claims):
+                self._plane.count_step(version, claims)
+            case StoreValues(worker, version):
+                self._plane.store_values(worker, version)
+            case RollBack():
+                self.is_rolled_back = True
+                self._changed.notify_all()
             case EndJob(phase, failure):
                 self._over(JobEnd(phase, failure))
             case _:

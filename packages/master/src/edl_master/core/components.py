@@ -16,6 +16,7 @@ from edl_master.core.layer_states import AgreedLayerStates
 from edl_master.core.ledger import Ledger
 from edl_master.core.outcome import Outcome
 from edl_master.core.progress import Progress
+from edl_master.core.replication import Replication
 from edl_master.core.save_schedule import CheckpointSchedule, SnapshotSchedule
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.stall_detector import StallDetector
@@ -44,6 +45,7 @@ class JobComponents:
     snapshots: SnapshotSchedule
     checkpoints: CheckpointSchedule
     worker_count: WorkerCountPolicy
+    replication: Replication
 
 
 def build_components(
@@ -53,8 +55,14 @@ def build_components(
     data_names: Sequence[str],
     validation_names: Sequence[str],
     emit: Callable[[Effect], None],
+    emit_now: Callable[[Effect], None],
 ) -> JobComponents:
-    """Build the components of a new job; the arguments are those of ``JobStateMachine``."""
+    """Build the components of a new job; the arguments are those of ``JobStateMachine``.
+
+    Args:
+        emit: takes effects.
+        emit_now: takes effects that need not wait for replicated training.
+    """
     main = TaskPartition(data, settings.records_per_task, data_names)
     if settings.type is JobType.TRAIN:
         scored = TaskPartition(validation, settings.records_per_task, validation_names)
@@ -89,4 +97,5 @@ def build_components(
         worker_count=WorkerCountPolicy(
             settings.min_workers, settings.max_workers, settings.worker_count
         ),
+        replication=Replication(settings.replicated, ledger, emit_now),
     )

@@ -16,13 +16,12 @@ from edl_master.core.effects import (
 from edl_master.core.events import (
     CallbackReply,
     HeartbeatReceived,
-    HeldLease,
     LeaseRequested,
     LeasesReturned,
     MinibatchApplied,
     TaskCompleted,
 )
-from edl_master.core.identifiers import TaskType, WorkerId, WorkerState
+from edl_master.core.identifiers import HeldLease, TaskType, WorkerId, WorkerState
 from edl_master.core.lease_recovery import LeaseRecovery
 from edl_master.core.leases import Lease
 from edl_master.core.metric_states import MetricStateMismatch
@@ -55,6 +54,7 @@ class Dispatcher:
         self._outcome = components.outcome
         self._detector = components.stalls
         self._emit = components.emit
+        self._replication = components.replication
         self._last_completed: dict[WorkerId, HeldLease] = {}
 
     # --- requests -------------------------------------------------------------------------
@@ -72,7 +72,8 @@ class Dispatcher:
         if event.worker not in self._ledger.leases.holders:
             worker.watch.begin(now)
         alone = self._workers.is_alone(event.worker)
-        lease = self._ledger.lease(event.worker, now, alone=alone)
+        trains = self._replication.is_settled
+        lease = self._ledger.lease(event.worker, now, alone=alone, trains=trains)
         if lease is None:
             self._emit(WaitForWork(wait_s, self._why_wait()))
         else:
@@ -173,6 +174,8 @@ class Dispatcher:
                 self._emit(Refused(f"the lease on {event.lease.task} is not current"))
             return
         task = lease.task
+        if task.key.type is TaskType.TRAINING and self._replication.defer(event):
+            return
         if not self._accepts(event, lease, now):
             return
         self._close(task, event.examples)
@@ -246,3 +249,4 @@ class Dispatcher:
                 self._recovery.take_back(lease, redo=redo, now=now)
         if event.leaving and isinstance(worker, Worker):
             self._reports.handle_leaving(worker, event.reason, now)
+            self._replication.leave(worker.id)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from edl_master.core.events import HeldLease
 from edl_master.core.failure import Failure
-from edl_master.core.identifiers import TaskKey, Token, Version, WorkerId
+from edl_master.core.identifiers import HeldLease, TaskKey, Token, Version, WorkerId
 from edl_master.core.metric_states import MetricStates
+from edl_master.core.replica_events import ReplicaEffect
 
 
 class JobPhase(StrEnum):
@@ -291,4 +291,5 @@ Effect = (
     | WriteSnapshot
     | FinishOutput
     | EndJob
+    | ReplicaEffect
 )

@@ -11,23 +11,15 @@ from dataclasses import dataclass, field
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import (
     AppliedCount,
+    HeldLease,
     InstanceId,
     TaskKey,
-    Token,
     Version,
     WorkerId,
 )
 from edl_master.core.layer_states import LayerSummary
 from edl_master.core.metric_states import MetricStates
-
-
-@dataclass(frozen=True, slots=True)
-class HeldLease:
-    """A lease as its holder names it."""
-
-    task: TaskKey
-    token: Token
-
+from edl_master.core.replica_events import ReplicaEvent
 
 # --- workers -------------------------------------------------------------------------------
 
@@ -383,4 +375,4 @@ ControlEvent = (
 )
 """The events that concern the job as a whole."""
 
-Event = WorkerEvent | TaskEvent | SaveEvent | ControlEvent
+Event = WorkerEvent | TaskEvent | SaveEvent | ControlEvent | ReplicaEvent

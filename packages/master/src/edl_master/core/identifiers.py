@@ -70,6 +70,14 @@ class TaskKey:
         return f"{self.type}/{self.round}/{self.number}"
 
 
+@dataclass(frozen=True, slots=True)
+class HeldLease:
+    """A lease as its holder names it."""
+
+    task: TaskKey
+    token: Token
+
+
 class AppliedCount(NamedTuple):
     """The part of a task that is in the model, as the parameters count it."""
 

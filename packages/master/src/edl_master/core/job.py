@@ -63,6 +63,7 @@ from edl_master.core.late_answers import answer_after_end
 from edl_master.core.lease_recovery import LeaseRecovery
 from edl_master.core.metric_states import MetricStates
 from edl_master.core.periodic_checks import PeriodicChecks
+from edl_master.core.replica_events import ReplicaEvent
 from edl_master.core.save_reports import SaveReports
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.stall_monitor import StallMonitor
@@ -71,7 +72,7 @@ from edl_master.core.view_builder import build_view
 from edl_master.core.worker import Worker
 
 EVENTS_REMEMBERED = 64
-"""How many events an InvariantViolation lists: the last moments, on a few screens."""
+"""How many events an InvariantViolation lists."""
 
 _STATE_IS_DOUBTFUL = ("INTERNAL", "STALE_INCARNATION")
 """Failures after which the state is not saved: it may be wrong, or that of an earlier master."""
@@ -107,12 +108,13 @@ class JobStateMachine:
         if not sum(data):
             raise ValueError("a job needs at least one record of data")
         self._identity = identify(settings, data)
-        names = data_names, validation_names
-        self._components = build_components(settings, data, validation, *names, self._emit)
-        components = self._components
+        names, emit = (data_names, validation_names), (self._emit, self._emit_now)
+        components = build_components(settings, data, validation, *names, *emit)
+        self._components = components
         self._workers = components.workers
         components.reports.take_over(interruption.workers)
         self._workflow = components.workflow
+        self._replication = components.replication
         self._progress = components.progress
         self._outcome = components.outcome
         self._recovery = LeaseRecovery(components)
@@ -154,6 +156,9 @@ class JobStateMachine:
                     self._progress.pass_time(now)
                 self._take(event, now)
                 self._follow(now)
+                for following in self._replication.follow():
+                    self._take(following, now)
+                    self._follow(now)
         except InvalidTransition as change:
             raise InvariantViolation(str(change), self._history) from change
         return self._effects
@@ -168,9 +173,11 @@ class JobStateMachine:
             self._components.instances.extend_deadlines(pause_s)
 
     def _emit(self, effect: Effect) -> None:
-        self._effects.append(effect)
+        if not self._replication.holds(effect):
+            self._effects.append(effect)
 
-    # --- events ----------------------------------------------------------------------------
+    def _emit_now(self, effect: Effect) -> None:
+        self._effects.append(effect)
 
     def _take(self, event: Event, now: float) -> None:
         if isinstance(event, TaskEvent):
@@ -179,6 +186,8 @@ class JobStateMachine:
             self._take_worker_event(event, now)
         elif isinstance(event, SaveEvent):
             self._saves.take(event, now)
+        elif isinstance(event, ReplicaEvent):
+            self._replication.take(event, self._components.reports, now)
         else:
             self._take_control_event(event, now)
 
@@ -252,14 +261,15 @@ class JobStateMachine:
         elif not self._outcome.decided:
             holders = self._components.ledger.leases.holders
             self._progress.spend(self._workers.time_use(holders))
+        self._replication.proceed(now)  # before anything that may save what counts
         self._checks.run(self._phases.now, now)
 
     def _begin(self, now: float) -> None:
         self._begun = True
         what = "continues from a checkpoint" if self._restored else "starts"
-        records = self._workflow.records_total
-        workers = f"{self._workers.maximum} worker{'s'[: self._workers.maximum != 1]}"
-        line = f"The job {what}: {records} record{'s'[: records != 1]}, {workers}."
+        records, workers = self._workflow.records_total, self._workers.maximum
+        line = f"The job {what}: {records} record{'s'[: records != 1]}, "
+        line += f"{workers} worker{'s'[: workers != 1]}."
         self._emit(LogEvent("JobStarted", line, facts={"records": str(records)}))
         self._components.instances.begin(now)
 
@@ -316,7 +326,8 @@ class JobStateMachine:
                 self._phases.move(JobPhase.STOPPING)
             self._components.instances.stop_all(now)
         if self._workers.all_gone:
-            if failure is not None and failure.code not in _STATE_IS_DOUBTFUL:
+            is_certain = failure is not None and failure.code not in _STATE_IS_DOUBTFUL
+            if is_certain and self._replication.is_saved:
                 self._effects += self._workflow.last_state(phase)
             self._phases.move(phase)
             self._emit(EndJob(phase, failure))

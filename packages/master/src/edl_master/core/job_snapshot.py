@@ -110,6 +110,8 @@ def restore_snapshot(
     components.worker_count.scale(minimum, maximum)
     components.progress.record_interruption(interruption, maximum)
     components.ledger.count_undone(*interruption.records)
+    learning_rate = components.callbacks.learning_rate
+    components.replication.restore(components.progress.version, learning_rate)
     components.snapshots.saved_version = components.progress.version
 
 

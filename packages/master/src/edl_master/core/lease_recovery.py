@@ -42,6 +42,7 @@ class LeaseRecovery:
         self._progress = components.progress
         self._outcome = components.outcome
         self._emit = components.emit
+        self._replication = components.replication
         self._crash_loop = CrashLoopDetector(components.settings)
         # Training tasks that failed for good, until what the model has of them is counted: the
         # failure, why it is final, and the facts of the event.
@@ -74,6 +75,7 @@ class LeaseRecovery:
         """Take all leases back: the instance that registered holds none."""
         for place, lease in enumerate(self._ledger.leases.of(worker.id)):
             self.take_back(lease, redo=place == 0, now=now)
+        self._replication.lose(worker.id)
 
     def handle_missed_heartbeats(self, worker: Worker, now: float) -> None:
         """Take back the leases of an instance that has fallen silent."""
@@ -99,6 +101,7 @@ class LeaseRecovery:
             self.take_back(lease, redo=place == 0, now=now)
             if place == 0:
                 self._count_end(lease.task, worker, ended, now)
+        self._replication.lose(worker.id)
 
     def _count_end(self, task: OpenTask, worker: Worker, ended: InstanceEnd, now: float) -> None:
         """Count a crash as a failure of the task, a kill only if kills repeat, no preemption."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
-from edl_master.core.events import HeldLease
-from edl_master.core.identifiers import TaskKey, Token, WorkerId
+from edl_master.core.identifiers import HeldLease, TaskKey, Token, WorkerId
 from edl_master.core.tasks import OpenTask
 
 

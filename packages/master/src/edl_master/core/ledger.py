@@ -62,7 +62,9 @@ class Ledger:
 
     # --- leases ----------------------------------------------------------------------------
 
-    def lease(self, worker: WorkerId, now: float, *, alone: bool) -> Lease | None:
+    def lease(
+        self, worker: WorkerId, now: float, *, alone: bool, trains: bool = True
+    ) -> Lease | None:
         """Give a worker the most urgent task, or None when nothing is left for it.
 
         Tasks that other work waits for (evaluation, callbacks, export) go before training.
@@ -73,11 +75,12 @@ class Ledger:
             now: seconds.
             alone: no other worker is alive, so a task that failed on this one may be leased
                 to it again.
+            trains: whether it may be a training task.
         """
         training = [r for r in self._rounds.values() if r.type is TaskType.TRAINING]
         urgent = [r for r in self._rounds.values() if r.type is not TaskType.TRAINING]
         task = self._pick(urgent, worker, now, alone)
-        if task is None and self.trains:
+        if task is None and self.trains and trains:
             task = self._pick(training, worker, now, alone)
         if task is None:
             return None

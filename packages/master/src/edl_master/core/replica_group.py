@@ -19,98 +19,22 @@ Nothing here waits, locks, knows the time or has any values.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic
 
-from edl_master.core.identifiers import Version, WorkerId
-
-Step = TypeVar("Step")
-"""The content of a step: what each member has added to it. The group does not look inside."""
-
-
-class NotAMember(RuntimeError):
-    """The caller is no member of the present generation: its values must not be used further."""
-
-
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """A list of members, which stays the same as long as the generation lasts.
-
-    Attributes:
-        number: counts generations.
-        members: in the order of their ranks.
-        version: at which the generation begins.
-        sources: the members that have the values of this version; empty: the parameter store has
-            them.
-    """
-
-    number: int
-    members: tuple[WorkerId, ...]
-    version: Version
-    sources: tuple[WorkerId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CountStep(Generic[Step]):
-    """Count the minibatches of the step that made this version: it cannot get lost any more."""
-
-    version: Version
-    step: Step
-
-
-@dataclass(frozen=True, slots=True)
-class CopyLedger:
-    """Copy the ledger as it is now, for the snapshot whose values a member has put aside."""
-
-    version: Version
-
-
-@dataclass(frozen=True, slots=True)
-class SaveValues:
-    """Have a member that has stopped put its values aside: it leaves, and no other has them."""
-
-    worker: WorkerId
-
-
-@dataclass(frozen=True, slots=True)
-class EndGeneration:
-    """Have the members stop, and report how far they have come."""
-
-    generation: Generation
-
-
-@dataclass(frozen=True, slots=True)
-class BeginGeneration:
-    """Have the members begin; those that are no sources get the values first.
-
-    With the values they learn which steps made them: one of these may have a minibatch that they
-    have added themselves, without seeing the end of the step.
-    """
-
-    generation: Generation
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseLeases:
-    """Return what this worker holds to the queue, with the counts that it has now."""
-
-    worker: WorkerId
-
-
-@dataclass(frozen=True, slots=True)
-class LoseValues:
-    """The values of the present version are gone: the job goes back to its last snapshot."""
-
-
-GroupEffect: TypeAlias = (
-    CountStep[Step]
-    | CopyLedger
-    | SaveValues
-    | EndGeneration
-    | BeginGeneration
-    | ReleaseLeases
-    | LoseValues
+from edl_master.core.generations import (
+    BeginGeneration,
+    CountStep,
+    EndGeneration,
+    Generation,
+    GroupEffect,
+    LoseValues,
+    NotAMember,
+    ReleaseLeases,
+    SaveValues,
+    Step,
+    ValuesSaved,
 )
+from edl_master.core.identifiers import Version, WorkerId
 
 
 class ReplicaGroup(Generic[Step]):
@@ -118,13 +42,13 @@ class ReplicaGroup(Generic[Step]):
 
     Attributes:
         counted: the version that all counted steps make.
-        stored: the version of the last snapshot, of ledger and values.
+        stored: the version whose values the store has.
         generation: the present one; None while there are no members.
         is_ending: whether its members have been told to stop.
         is_lost: whether the values are gone; nothing else happens then.
 
     Args:
-        version: of the snapshot that the job begins with.
+        version: of the values that the store begins with.
     """
 
     def __init__(self, version: Version) -> None:
@@ -140,8 +64,41 @@ class ReplicaGroup(Generic[Step]):
         self._joining: dict[WorkerId, None] = {}  # in order
         self._gone: dict[WorkerId, None] = {}  # whose leases cannot be released yet
         self._steps: dict[Version, Step] = {}  # not counted yet, by the version that they make
-        self._aside: Version | None = None  # put aside by a member, and not counted yet
-        self._saving: WorkerId | None = None
+        self._wants_save = False
+        self._finishes = False  # until values of a generation that finishes are saved
+        self._saver: WorkerId | None = None  # has been asked for its values, or has sent them
+        self._saving: Version | None = None  # their version; no later step counts before
+        self._saving_finished = False
+        self._has_sent = False
+        self._is_paused = False  # the store's values are those of what counts, until ``proceed``
+        self._is_replaced = False  # what members of the present generation have is of no use
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all steps count that were made before this generation.
+
+        Then it is known how much of a task counts that no member works on.
+        """
+        begun = 0 if self.generation is None else self.generation.version
+        return not self.is_ending and self.counted >= begun
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the store has the values of what counts."""
+        return self.counted == self.stored
+
+    def must_send(self, worker: WorkerId) -> bool:
+        """Return whether the values of a member that has stopped are waited for."""
+        has_stopped = self.is_ending and worker in self._stopped
+        return has_stopped and worker == self._saver and not self._has_sent
+
+    def is_member(self, worker: WorkerId) -> bool:
+        """Return whether a worker takes part in the present generation."""
+        return worker in self._reached
+
+    def steps_up_to(self, version: Version) -> list[Step]:
+        """Return the steps up to a version that do not count yet."""
+        return [step for made, step in sorted(self._steps.items()) if made <= version]
 
     # --- membership ------------------------------------------------------------------------
 
@@ -172,7 +129,12 @@ class ReplicaGroup(Generic[Step]):
         self._stopped.discard(worker)
         self._leaving.discard(worker)
         self._gone[worker] = None
+        self._give_up_saver(worker == self._saver)
         return self._change_members()
+
+    def flush(self) -> list[GroupEffect[Step]]:
+        """Have a new generation begin: what its members must know has changed."""
+        return [] if self.is_lost else self._change_members()
 
     def _change_members(self) -> list[GroupEffect[Step]]:
         effects: list[GroupEffect[Step]] = []
@@ -191,7 +153,6 @@ class ReplicaGroup(Generic[Step]):
         steps: Sequence[Step] = (),
         *,
         stopped: bool = False,
-        aside: Version | None = None,
     ) -> list[GroupEffect[Step]]:
         """Record how far a member has come.
 
@@ -200,7 +161,6 @@ class ReplicaGroup(Generic[Step]):
             version: that its values have; None: it has not received any.
             steps: the last steps that made this version, with all that do not count yet.
             stopped: it makes no further step in this generation.
-            aside: the version of the values that it has put aside for a snapshot.
 
         Raises:
             NotAMember: the generation is over, or the worker was lost.
@@ -208,52 +168,96 @@ class ReplicaGroup(Generic[Step]):
         present = self.generation
         if present is None or generation != present.number or worker not in self._reached:
             raise NotAMember(f"worker {worker} is no member of the present generation")
-        if version is not None:
+        if version is not None and not self._is_replaced:
             self._reached[worker] = Version(max(self._reached[worker] or 0, version))
             for made, step in enumerate(steps, version - len(steps) + 1):
                 if made > self.counted:
                     self._steps[Version(made)] = step
-        if aside is not None and aside >= self.counted:
-            self._aside = aside
         if stopped:
             self._stopped.add(worker)
-        effects = self._count()
+        return self.proceed()
+
+    def proceed(self) -> list[GroupEffect[Step]]:
+        """Count what can count now.
+
+        After ``ValuesSaved`` nothing counts before the next call, so that the owner of the group
+        can save what counts together with the values.
+        """
+        if self.is_lost:
+            return []
+        self._is_paused = False
+        present, effects = self.generation, self._count()
+        if self._wants_save and self._saving is None and present is not None:
+            effects += self._change_members()
         if not self.is_ending:
             effects += self._release_gone()
-            if self._leaving and self._is_settled(present):
+            if self._leaving and present is not None and self._have_all_begun(present):
                 effects += self._change_members()
         return effects + self._continue()
 
-    def on_stored(self, version: Version) -> list[GroupEffect[Step]]:
-        """Record that the snapshot of a version is complete."""
-        self.stored = Version(max(self.stored, version))
-        return self._continue()
+    # --- values for the store --------------------------------------------------------------
+
+    def save(self, *, finishes: bool = False) -> list[GroupEffect[Step]]:
+        """Have the values of a version sent to the store; ``ValuesSaved`` says when it has them.
+
+        Args:
+            finishes: training is over, see ``Generation``.
+        """
+        if self.is_lost:
+            return []
+        if not finishes and self.counted == self.stored and self._saving is None:
+            return self._tell_saved(None)
+        self._finishes = self._finishes or finishes
+        if self._saving is not None and not finishes:
+            return []  # those that are being sent will do
+        self._wants_save = True
+        return self._change_members()
+
+    def receive_values(self, worker: WorkerId, version: Version) -> bool:
+        """Record that a worker has sent its values; return whether they are wanted."""
+        if (worker, version) != (self._saver, self._saving):
+            return False
+        self._has_sent = True
+        return True
+
+    def replace_values(self, version: Version) -> list[GroupEffect[Step]]:
+        """Have the members take other values from the store: those of a version without a step."""
+        self.counted = self.stored = version
+        self._reached = dict.fromkeys(self._reached)
+        self._steps = {}
+        self._is_replaced = True
+        return self._change_members()
 
     def _count(self) -> list[GroupEffect[Step]]:
         """Count the steps that all members have."""
-        effects = self._copy_ledger()
+        if self._is_paused:
+            return []
+        effects: list[GroupEffect[Step]] = []
         versions = [version for version in self._reached.values() if version is not None]
-        if self._stopped != set(self._reached) and len(versions) < len(self._reached):
-            return effects  # one that has not said how far it is may lack steps of the others
-        while versions and self.counted < min(versions):
-            self.counted = Version(self.counted + 1)
-            effects.append(CountStep(self.counted, self._steps.pop(self.counted)))
-            effects += self._copy_ledger()
+        if self._stopped == set(self._reached) or len(versions) == len(self._reached):
+            # Otherwise one that has not said how far it is may lack steps of the others.
+            while versions and self.counted < min(versions) and self.counted != self._saving:
+                self.counted = Version(self.counted + 1)
+                effects.append(CountStep(self.counted, self._steps.pop(self.counted)))
+        if self._has_sent and self.counted == self._saving:
+            self._finishes = self._finishes and not self._saving_finished
+            effects += self._tell_saved(self._saver, finishes=self._saving_finished)
+            self._saver, self._saving, self._has_sent = None, None, False
         return effects
 
-    def _copy_ledger(self) -> list[GroupEffect[Step]]:
-        if self._aside != self.counted:
-            return []
-        self._aside = None
-        return [CopyLedger(self.counted)]
+    def _tell_saved(
+        self, worker: WorkerId | None, *, finishes: bool = False
+    ) -> list[GroupEffect[Step]]:
+        self.stored, self._is_paused = self.counted, True
+        return [ValuesSaved(self.counted, worker, finishes)]
 
     def _release_gone(self) -> list[GroupEffect[Step]]:
-        if self.generation is not None and self.counted < self.generation.version:
+        if not self.is_settled:
             return []  # a step that they have taken part in may count, or not
         gone, self._gone = self._gone, {}
         return [ReleaseLeases(worker) for worker in gone]
 
-    def _is_settled(self, generation: Generation) -> bool:
+    def _have_all_begun(self, generation: Generation) -> bool:
         """Whether all members have the values that the generation begins with."""
         versions = self._reached.values()
         return all(version is not None and version >= generation.version for version in versions)
@@ -269,8 +273,9 @@ class ReplicaGroup(Generic[Step]):
         have = [version for version in self._reached.values() if version is not None]
         version = max(have, default=self.counted)
         self._steps = {made: step for made, step in self._steps.items() if made <= version}
-        if self._aside is not None and self._aside > version:
-            self._aside = None
+        if self._saving is not None and self._saving > version:
+            self._has_sent = False
+            self._give_up_saver(True)
         if not have and self.stored != self.counted:
             self.is_lost = True
             return [LoseValues()]
@@ -279,15 +284,17 @@ class ReplicaGroup(Generic[Step]):
         staying = [worker for worker in self._reached if worker not in self._leaving]
         if holders and not staying and not self._joining and len(holders) == len(self._reached):
             if self.stored < version:
-                return effects + self._save(holders[0])
+                return effects + self._save_last(holders[0], version)
         elif holders and not set(holders) & set(staying):
             staying = list(self._reached)  # they leave once others have the values
         return effects + self._begin(version, holders, staying)
 
-    def _save(self, worker: WorkerId) -> list[GroupEffect[Step]]:
-        if self._saving == worker:
+    def _save_last(self, worker: WorkerId, version: Version) -> list[GroupEffect[Step]]:
+        """Ask a member that has stopped for its values."""
+        if self._saving == version:
             return []
-        self._saving = worker
+        self._saver, self._saving, self._has_sent = worker, version, False
+        self._saving_finished = False
         return [SaveValues(worker)]
 
     def _begin(
@@ -302,11 +309,30 @@ class ReplicaGroup(Generic[Step]):
         sources = tuple(worker for worker in ranked if worker in holders)
         self._reached = {worker: self._reached.get(worker) for worker in members}
         self._leaving &= set(members)
-        self._joining, self._stopped, self._saving = {}, set(), None
-        self.is_ending = False
+        self._joining, self._stopped = {}, set()
+        self.is_ending = self._is_replaced = False
         if not members:
             self.generation = None
-            return self._release_gone()
+            return [*self._release_gone(), *self._say_saved()]
         self._number += 1
-        self.generation = Generation(self._number, members, version, sources)
-        return [*self._count(), *self._release_gone(), BeginGeneration(self.generation)]
+        self._give_up_saver(self._saver not in members)
+        saves = self._wants_save and self._saving is None and bool(sources or self._finishes)
+        if saves:
+            self._wants_save, self._saving_finished = False, self._finishes
+            self._saver, self._saving, self._has_sent = members[0], version, False
+        self.generation = Generation(self._number, members, version, sources, saves, self._finishes)
+        effects = [*self._count(), *self._release_gone(), BeginGeneration(self.generation)]
+        return effects if sources else [*effects, *self._say_saved()]
+
+    def _give_up_saver(self, is_gone: bool) -> None:
+        """Have another member send its values if the one that was asked to will not."""
+        if is_gone and self._saving is not None and not self._has_sent:
+            self._saver = self._saving = None
+            self._wants_save = True
+
+    def _say_saved(self) -> list[GroupEffect[Step]]:
+        """Say so if the store has the values that are wanted already."""
+        if not self._wants_save or self._finishes or self.counted != self.stored:
+            return []
+        self._wants_save = False
+        return self._tell_saved(None)

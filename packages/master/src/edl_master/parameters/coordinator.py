@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from edl_master.core.events import HeldLease
-from edl_master.core.identifiers import AppliedCount, TaskKey, Token, Version, WorkerId
+from edl_master.core.identifiers import AppliedCount, HeldLease, TaskKey, Token, Version, WorkerId
 from edl_master.core.parameters.commands import (
     CommitInitialValues,
     CommitPush,
@@ -22,6 +21,7 @@ from edl_master.core.parameters.commands import (
     FreezeVersion,
     KeepBestValues,
     ReleaseVersion,
+    ReplaceValues,
     RestoreBestValues,
     SetLearningRate,
 )
@@ -32,6 +32,7 @@ from edl_master.core.parameters.push_ledger import PushLedger
 from edl_master.core.parameters.schedules import Schedule
 from edl_master.core.parameters.shard_layout import ShardLayout
 from edl_master.core.parameters.statistics import TableStatistics
+from edl_master.core.replica_events import ReplicaStep
 from edl_master.parameters.errors import not_ready
 from edl_master.parameters.stores import Model, PendingSnapshot, Stores
 
@@ -152,6 +153,16 @@ class Coordinator:
                     )
                 )
             return result
+
+    def count_step(self, version: Version, claims: ReplicaStep) -> None:
+        """Count the minibatches of a step of replicated training, which has made a version."""
+        with self._changing() as ledger:
+            ledger.count_step(version, claims)
+
+    def store_values(self, worker: WorkerId, version: Version) -> None:
+        """Use the values that a worker has sent, at a version."""
+        with self._changed:
+            self._stores.append(ReplaceValues(worker, version))
 
     def wait_for_permit(
         self,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.layout_error import LayoutError
-from edl_master.core.parameters.modes import Reduction, UpdateMode
+from edl_master.core.parameters.modes import Reduction, Replicated, UpdateMode
 from edl_master.core.parameters.optimizers import FindRule, find_no_rule, parse_optimizer
 from edl_master.core.parameters.shard_layout import SavedParameters
 from edl_master.core.parameters.snapshot import SnapshotError
@@ -18,6 +18,11 @@ from edl_master.core.parameters.table_spec import TableSpec
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.stores import Model, Stores
 from edl_proto.errors import EdlError, ErrorCode
+
+_NO_UPDATES = {"class_name": "SGD", "config": {"learning_rate": 0.0}}
+"""The optimizer of a store that makes no updates, and keeps no state for them."""
+
+_OTHER_STRATEGY = "its job has trained with another --strategy, and kept other state for it"
 
 MakeMode = Callable[[Reduction], UpdateMode]
 
@@ -99,8 +104,12 @@ class JobModel:
 
     def _begin(self, layout: Layout, optimizer_json: str, reduction: str) -> None:
         with _translate_model_errors():
-            optimizer = parse_optimizer(json.loads(optimizer_json), self._find_rule)
             mode = self._make_mode(self._reduction or Reduction(reduction or Reduction.MEAN))
+            is_replicated = isinstance(mode, Replicated)  # then workers have the optimizer
+            described = _NO_UPDATES if is_replicated else json.loads(optimizer_json)
+            optimizer = parse_optimizer(described, self._find_rule)
+            if self._saved and is_replicated != _was_replicated(self._saved):
+                raise SnapshotError(_OTHER_STRATEGY)
             if self._saved and (difference := self._saved.model().mismatch(layout)):
                 raise SnapshotError(f"the snapshot is of another model: {difference}")
             model = Model(layout, optimizer, optimizer_json, mode)
@@ -111,6 +120,10 @@ class JobModel:
     def warm_up(self) -> None:
         """Compile what updates need; it takes seconds, and no lock is held."""
         self._stores.warm_up()
+
+
+def _was_replicated(saved: SavedParameters) -> bool:
+    return bool(saved.coordinator.meta["mode"]["mode"] == "replicated")
 
 
 @contextmanager

@@ -7,8 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from edl_master.adapters.buffer_pool import BufferPool
-from edl_master.core.events import HeldLease
-from edl_master.core.identifiers import WorkerId
+from edl_master.core.identifiers import HeldLease, WorkerId
 from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.modes import Reduction
 from edl_master.core.parameters.optimizers import FindRule, find_no_rule

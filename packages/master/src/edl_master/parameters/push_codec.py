@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from edl_master.codec import lease_from, malformed_message
 from edl_master.core import events
-from edl_master.core.identifiers import Version, WorkerId
+from edl_master.core.identifiers import HeldLease, Version, WorkerId
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.push import MinibatchKey, PushClaim, PushOutcome, PushResult
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
@@ -79,7 +79,7 @@ def event_from(
         case PushOutcome.APPLIED:
             return events.MinibatchApplied(
                 worker=worker,
-                lease=events.HeldLease(claim.task, claim.token),
+                lease=HeldLease(claim.task, claim.token),
                 records=claim.records,
                 version=result.version,
                 loss=step.loss,

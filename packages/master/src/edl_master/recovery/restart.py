@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from edl_master.core.identifiers import Version
+from edl_proto.errors import EdlError, ErrorCode
 
 RESTART = 75
 """The result of ``MasterApp.run`` when the master has to roll back; no exit code of a process."""
@@ -64,6 +65,28 @@ class RestartCount:
         now = -1 if version is None else version
         again = self.total > 0 and now == self.version
         return RestartCount(self.total + 1, self.consecutive + 1 if again else 1, now)
+
+    def prepare_rollback(self, began_at: Version | None, lost: str, where: str, help: str) -> None:
+        """Let the next program of this process go back to the snapshot that this one began with.
+
+        Args:
+            began_at: version of that snapshot; None: the beginning.
+            lost: what was lost, as a clause.
+            where: the place of the loss, for a message.
+            help: what users can look at.
+
+        Raises:
+            EdlError: WORKER_CRASH_LOOP; too many restarts from that snapshot.
+        """
+        restarts = self.next(began_at)
+        if restarts.consecutive > MAX_RESTARTS:
+            raise EdlError(
+                ErrorCode.WORKER_CRASH_LOOP,
+                f"{lost}, as {MAX_RESTARTS} times before without any progress",
+                where=where,
+                remedy=help,
+            )
+        restarts.write()
 
 
 def is_rollback(environ: Mapping[str, str] = os.environ) -> bool:

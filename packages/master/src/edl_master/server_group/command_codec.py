@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import assert_never
 
 from edl_master import codec
-from edl_master.core.events import HeldLease
-from edl_master.core.identifiers import Version, WorkerId
+from edl_master.core.identifiers import HeldLease, Version, WorkerId
 from edl_master.core.parameters import commands
 from edl_master.core.parameters.layout import Layout
-from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync, UpdateMode
+from edl_master.core.parameters.modes import Async, Bounded, Reduction, Replicated, Sync, UpdateMode
 from edl_proto.v1 import job_pb2, servers_pb2, task_pb2
 
 
-def command_to(  # noqa: C901  (one case for each command)
+def command_to(  # noqa: C901, PLR0912  (one case for each command)
     command: commands.Command, index: int
 ) -> servers_pb2.CommandEntry:
     """Convert a command to the entry of the command log at ``index``."""
@@ -36,6 +35,8 @@ def command_to(  # noqa: C901  (one case for each command)
             message.flush_accumulated = version
         case commands.SetLearningRate(rate):
             message.set_learning_rate = rate
+        case commands.ReplaceValues():
+            raise ValueError("parameter servers take no part in replicated training")
         case commands.KeepBestValues():
             message.keep_best.SetInParent()
         case commands.RestoreBestValues(version):
@@ -140,6 +141,8 @@ def begin_to(
         case Sync(grads_to_wait, reduction):
             begin.sync.grads_to_wait = grads_to_wait
             begin.sync.reduction = reduction
+        case Replicated():
+            raise ValueError("parameter servers take no part in replicated training")
     return begin
 
 

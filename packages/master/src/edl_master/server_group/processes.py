@@ -14,9 +14,8 @@ from edl_master.adapters.processes import limit_threads
 from edl_master.adapters.server_processes import ServerProcesses
 from edl_master.config.job_config import Config
 from edl_master.core.identifiers import CHECKPOINTS, SNAPSHOTS, Version
-from edl_master.recovery.restart import MAX_RESTARTS, RestartCount
+from edl_master.recovery.restart import RestartCount
 from edl_master.server_group.group import ParameterServerGroup
-from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.names import Role
 from edl_proto.transport import endpoints
 from edl_proto.v1 import job_pb2
@@ -155,17 +154,14 @@ class ParameterServers:
         Raises:
             EdlError: WORKER_CRASH_LOOP; too many restarts from that snapshot.
         """
-        restarts = self._restarts.next(self._began_at)
-        if restarts.consecutive > MAX_RESTARTS:
-            raise EdlError(
-                ErrorCode.WORKER_CRASH_LOOP,
-                f"{self._lost}, as {MAX_RESTARTS} times before without any progress",
-                where="parameter servers",
-                remedy="See logs/server-N.log in the job's directory, and whether the machine "
-                "has the memory for parameters and optimizer slots.",
-            )
+        self._restarts.prepare_rollback(
+            self._began_at,
+            self._lost,
+            "parameter servers",
+            "See logs/server-N.log in the job's directory, and whether the machine has the memory "
+            "for parameters and optimizer slots.",
+        )
         self.close(0)
-        restarts.write()
 
     def status(self) -> list[job_pb2.ParameterServerStatus]:
         """Return each server as the job's status has it."""

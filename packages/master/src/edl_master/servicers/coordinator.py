@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 
 from edl_master import codec
-from edl_master.core.events import HeldLease
-from edl_master.core.identifiers import WorkerId
+from edl_master.core.identifiers import HeldLease, WorkerId
 from edl_master.core.parameters.permits import PermitGranted
 from edl_master.metrics.instruments import Metrics
 from edl_master.parameters import push_codec

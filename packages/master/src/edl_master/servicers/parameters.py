@@ -59,6 +59,23 @@ class ParametersServicer(RowsServicer):
         self._transfer.record_duration("initialize", started)
         yield parameters_pb2.InitializeReply(accepted=accepted).SerializeToString()
 
+    def put_values(self, frames: Frames, call: Call) -> Pieces:
+        started = time.perf_counter()
+        header = header_of(parameters_pb2.PutValuesHeader(), frames)
+        layout = self._check(header)
+        check_size("the values", header.nbytes, layout.parameter_nbytes)
+        values = memoryview(bytearray(header.nbytes))  # held until the job uses them
+        self._transfer.receive_values(frames, header.nbytes, values)
+        worker, version = WorkerId(header.worker_id), Version(header.version)
+        with self._shard.acquire() as shard:
+            shard.hold_values(worker, values)
+        accepted = self._reporter.report_values(worker, version)
+        with self._shard.acquire() as shard:
+            if not accepted:
+                shard.drop_values(worker)
+        self._transfer.record_duration("put_values", started)
+        yield parameters_pb2.PutValuesReply(accepted=accepted).SerializeToString()
+
     def pull(self, frames: Frames, call: Call) -> Pieces:
         started = time.perf_counter()
         header = header_of(parameters_pb2.PullHeader(), frames)

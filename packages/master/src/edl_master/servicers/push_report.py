@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from edl_master.control.job_controller import JobController
-from edl_master.core.identifiers import WorkerId
+from edl_master.core.identifiers import Version, WorkerId
 from edl_master.core.parameters.push import PushClaim, PushOutcome, PushResult
+from edl_master.core.replica_events import ValuesAccepted, ValuesSent
 from edl_master.metrics.instruments import Metrics
 from edl_master.parameters import push_codec
 from edl_proto.v1 import parameters_pb2
@@ -41,3 +42,8 @@ class PushReporter:
         event = push_codec.event_from(worker, claim, step, result)
         if event is not None:
             self._controller.handle(event)
+
+    def report_values(self, worker: WorkerId, version: Version) -> bool:
+        """Report values that a worker of replicated training has sent; return if they are used."""
+        answer = self._controller.handle(ValuesSent(worker, version))
+        return isinstance(answer, ValuesAccepted) and answer.accepted

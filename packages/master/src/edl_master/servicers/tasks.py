@@ -22,7 +22,7 @@ from edl_master.core.effects import (
     Refused,
     WaitForWork,
 )
-from edl_master.core.identifiers import InstanceId, TaskType, WorkerId
+from edl_master.core.identifiers import HeldLease, InstanceId, TaskType, WorkerId
 from edl_master.core.timeline import SpanOutcome
 from edl_master.metrics.processes import WorkerCounters
 from edl_master.parameters.coordinator import Coordinator
@@ -58,7 +58,7 @@ class TaskFiles:
     columns: tuple[str, ...] = ()
     description: bytes = b""
 
-    def completing(self, lease: events.HeldLease, records: int) -> AbstractContextManager[None]:
+    def completing(self, lease: HeldLease, records: int) -> AbstractContextManager[None]:
         """Open the context in which the job is asked whether a task is complete."""
         if lease.task.type in _WRITING and self.results is not None:
             return self.results.completing(lease, records)
@@ -67,7 +67,7 @@ class TaskFiles:
     def part_of(self, lease: LeaseGranted) -> str:
         """Return where the holder of a lease writes; empty if its task writes nothing."""
         if lease.task.type in _WRITING and self.results is not None:
-            return self.results.part_of(events.HeldLease(lease.task, lease.token))
+            return self.results.part_of(HeldLease(lease.task, lease.token))
         return ""
 
 
@@ -190,7 +190,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
         check_incarnation(self._incarnation, request.incarnation)
         asked = events.LeaseRequested(WorkerId(request.worker_id), InstanceId(request.instance))
         wait_s = bounded_wait(request.wait_s)
-        match self._controller.request_lease(asked, wait_s, context.is_active):
+        match self._controller.request(asked, wait_s, context.is_active):
             case GrantedLease(lease, skip_minibatches):
                 self._timeline.record_lease(lease.worker, asked.instance, lease.task, lease.token)
                 return task_pb2.LeaseReply(

@@ -87,6 +87,9 @@ PAGE = "page"
 STORES = "stores"
 """Credentials of object stores for the job's container, as the user has them."""
 
+REPLICAS = "replicas"
+"""Where workers of replicated training on one machine meet, in a folder for each generation."""
+
 DIRECTORY_TAKEN = 75
 """Exit code of a master that found another one at work on its job (EX_TEMPFAIL)."""
 

@@ -58,6 +58,14 @@ class FlushAccumulated:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplaceValues:
+    """The values are those that this worker has sent, at this version (replicated training)."""
+
+    worker: WorkerId
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
 class SetLearningRate:
     """The command to override the optimizer's schedule with this learning rate from now on."""
 
@@ -114,6 +122,7 @@ Command: TypeAlias = (
     CommitInitialValues
     | CommitPush
     | FlushAccumulated
+    | ReplaceValues
     | SetLearningRate
     | KeepBestValues
     | RestoreBestValues

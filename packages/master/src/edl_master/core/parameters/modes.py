@@ -74,7 +74,17 @@ class Sync:
         return minibatches == 1
 
 
-UpdateMode: TypeAlias = Async | Bounded | Sync
+@dataclass(frozen=True, slots=True)
+class Replicated:
+    """Workers hold the values and update them in step; the store only keeps what they send."""
+
+    def allows(self, minibatches: int) -> bool:
+        """Return whether a push may have this many minibatches: there are no pushes."""
+        del minibatches
+        return False
+
+
+UpdateMode: TypeAlias = Async | Bounded | Sync | Replicated
 
 
 def describe(mode: UpdateMode) -> dict[str, Any]:

@@ -15,7 +15,14 @@ from typing import Any
 
 from edl_master.core.identifiers import AppliedCount, TaskKey, Token, Version, WorkerId
 from edl_master.core.parameters.applied_counts import AppliedCounts, PushVerdict
-from edl_master.core.parameters.modes import Async, Bounded, Sync, UpdateMode, describe
+from edl_master.core.parameters.modes import (
+    Async,
+    Bounded,
+    Replicated,
+    Sync,
+    UpdateMode,
+    describe,
+)
 from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.permits import (
     PermitAnswer,
@@ -25,6 +32,7 @@ from edl_master.core.parameters.permits import (
     StepPermits,
 )
 from edl_master.core.parameters.push import NotInitialized, PushClaim, PushOutcome, PushResult
+from edl_master.core.replica_events import ReplicaStep
 
 _REJECTIONS = {
     PushVerdict.REFUSED: PushOutcome.REFUSED,
@@ -229,6 +237,26 @@ class PushLedger:
             self._advance(claim.minibatches)
         return self._result(PushOutcome.APPLIED, staleness, new_version=is_complete)
 
+    def count_step(self, version: Version, claims: ReplicaStep) -> None:
+        """Count the minibatches of a step of replicated training.
+
+        Args:
+            version: that the step has made.
+            claims: what its members have added to it.
+
+        Raises:
+            RuntimeError: a minibatch is missing or repeated. An internal error.
+        """
+        counts = self._counts.counts()
+        for claim in claims:
+            counted = counts.get(claim.lease.task)
+            if counted is None or counted.minibatches != claim.minibatch:
+                raise RuntimeError(f"{claim} follows {counted}")
+            self._counts.advance(claim.lease.task, claim.minibatches, claim.records)
+        self.iterations += 1
+        self.version = version
+        self.generation += 1
+
     def flush(self) -> bool:
         """Decide on an update of the accumulated gradients though some are missing (sync mode).
 
@@ -318,7 +346,7 @@ class PushLedger:
                 return False
             case Bounded(max_staleness):
                 return staleness > max_staleness
-            case Sync():
+            case Sync() | Replicated():
                 return staleness > 0
 
     def _end_lease(self, task: TaskKey) -> bool:

@@ -20,6 +20,7 @@ from edl_master.core.parameters.commands import (
     FreezeVersion,
     KeepBestValues,
     ReleaseVersion,
+    ReplaceValues,
     RestoreBestValues,
     SetLearningRate,
     TakeSnapshot,
@@ -74,6 +75,7 @@ class Shard:
         self.applied = 0
         self._prepared: dict[WorkerId, _Held] = {}
         self._proposed: dict[WorkerId, Payload] = {}
+        self._sent: dict[WorkerId, Payload] = {}
 
     # --- what workers send -----------------------------------------------------------------
 
@@ -86,6 +88,19 @@ class Shard:
         check_size("the initial values", values, self.store.layout.parameter_nbytes)
         if not self.store.initialized:
             self._proposed[worker] = values
+
+    def hold_values(self, worker: WorkerId, values: Payload) -> None:
+        """Hold the values that a worker sends in replicated training; they are not copied.
+
+        Raises:
+            PayloadError: they have not ``layout.parameter_nbytes`` bytes.
+        """
+        check_size("the values", values, self.store.layout.parameter_nbytes)
+        self._sent[worker] = values
+
+    def drop_values(self, worker: WorkerId) -> None:
+        """Hold the values of a worker no longer, if they were not used."""
+        self._sent.pop(worker, None)
 
     def prepare(
         self,
@@ -120,7 +135,7 @@ class Shard:
 
     # --- commands --------------------------------------------------------------------------
 
-    def apply(  # noqa: C901  (one case for each command)
+    def apply(  # noqa: C901, PLR0912  (one case for each command)
         self, command: Command
     ) -> ShardSnapshot | None:
         """Apply the next command of the log.
@@ -143,6 +158,8 @@ class Shard:
             case FlushAccumulated(version):
                 self.store.flush()
                 self._check(command, version)
+            case ReplaceValues(worker, version):
+                self.store.initialize(self._sent.pop(worker), version)
             case SetLearningRate(rate):
                 self.store.set_learning_rate(rate)
             case KeepBestValues():

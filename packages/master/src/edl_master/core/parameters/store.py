@@ -31,6 +31,8 @@ from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.updater import RowUpdate
 from edl_master.core.parameters.values import Values
 
+_BEGINNING = Version(0)
+
 
 class ParameterStore:
     """The values of one layout and the optimizer at work on them.
@@ -202,15 +204,15 @@ class ParameterStore:
 
     # --- commands --------------------------------------------------------------------------
 
-    def initialize(self, values: Payload) -> None:
-        """Set the initial values.
+    def initialize(self, values: Payload, version: Version = _BEGINNING) -> None:
+        """Set all values: the initial ones, or those that workers have brought to a version.
 
         Raises:
             PayloadError: the payload has not ``layout.parameter_nbytes`` bytes.
         """
         self._preserve_views()
         self._values.load(values)
-        self.initialized = True
+        self.initialized, self.version = True, version
 
     def apply(self, prepared: PreparedGradient, commit: CommitPush) -> None:
         """Apply a gradient, or accumulate it for the next version.

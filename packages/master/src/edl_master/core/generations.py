@@ -1,0 +1,108 @@
+"""Generations of a replica group, and what the group decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+from edl_master.core.identifiers import Version, WorkerId
+
+Step = TypeVar("Step")
+"""The content of a step: what each member has added to it. The group does not look inside."""
+
+
+class NotAMember(RuntimeError):
+    """The caller is no member of the present generation: its values must not be used further."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A list of members, which stays the same as long as the generation lasts.
+
+    Attributes:
+        number: counts generations.
+        members: in the order of their ranks.
+        version: at which the generation begins.
+        sources: the members that have the values of this version; empty: the parameter store has
+            them.
+        saves: the first member sends the values of this version to the store.
+        finishes: training is over, so the average that an optimizer keeps becomes the values.
+    """
+
+    number: int
+    members: tuple[WorkerId, ...]
+    version: Version
+    sources: tuple[WorkerId, ...]
+    saves: bool = False
+    finishes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CountStep(Generic[Step]):
+    """Count the minibatches of the step that made this version: it cannot get lost any more."""
+
+    version: Version
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesSaved:
+    """The store can have the values of the version that counts now, as ``save`` has asked.
+
+    Attributes:
+        version: the version that counts.
+        worker: has sent the values; None: the store has them already.
+        finishes: they are those of a generation that finishes the training.
+    """
+
+    version: Version
+    worker: WorkerId | None
+    finishes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SaveValues:
+    """Have a member that has stopped send its values: it leaves, and no other has them."""
+
+    worker: WorkerId
+
+
+@dataclass(frozen=True, slots=True)
+class EndGeneration:
+    """Have the members stop, and report how far they have come."""
+
+    generation: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class BeginGeneration:
+    """Have the members begin; those that are no sources get the values first.
+
+    With the values they learn which steps made them: one of these may have a minibatch that they
+    have added themselves, without seeing the end of the step.
+    """
+
+    generation: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseLeases:
+    """Return what this worker holds to the queue, with the counts that it has now."""
+
+    worker: WorkerId
+
+
+@dataclass(frozen=True, slots=True)
+class LoseValues:
+    """The values of the present version are gone: the job goes back to its last snapshot."""
+
+
+GroupEffect: TypeAlias = (
+    CountStep[Step]
+    | ValuesSaved
+    | SaveValues
+    | EndGeneration
+    | BeginGeneration
+    | ReleaseLeases
+    | LoseValues
+)

@@ -1,0 +1,145 @@
+"""The reports of workers that train in step, and what they are answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from edl_master.core.generations import Generation
+from edl_master.core.identifiers import HeldLease, InstanceId, Token, Version, WorkerId
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaClaim:
+    """The minibatches that one member has added to a step: consecutive ones of one task.
+
+    Attributes:
+        minibatch: index of the first one in the task.
+        loss: mean over the records.
+    """
+
+    worker: WorkerId
+    lease: HeldLease
+    minibatch: int
+    minibatches: int
+    records: int
+    loss: float
+
+
+ReplicaStep: TypeAlias = tuple[ReplicaClaim, ...]
+"""A step: what its members have added to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequested:
+    """A worker wants to train in step, or has stopped and waits for the next generation.
+
+    Answered by ``GenerationBegun``, ``ValuesRequested``, ``GroupLeft`` or ``WaitForWork``.
+
+    Attributes:
+        after: number of the last generation that it knows.
+    """
+
+    worker: WorkerId
+    instance: InstanceId
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepsReported:
+    """A member reports how far it is, see ``ReplicaGroup.report``; answered by ``StepsCounted``."""
+
+    worker: WorkerId
+    generation: int
+    version: Version | None
+    steps: tuple[ReplicaStep, ...] = ()
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesSent:
+    """A worker has sent its values; answered by ``ValuesAccepted``."""
+
+    worker: WorkerId
+    version: Version
+
+
+ReplicaEvent: TypeAlias = GenerationRequested | StepsReported | ValuesSent
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationBegun:
+    """A generation of which the caller is a member.
+
+    Attributes:
+        leases: of the caller that are valid and older than the generation, and how many
+            minibatches of their tasks are in the values that it begins with.
+        next_token: leases from this token on are younger than the generation.
+        learning_rate: in place of the optimizer's own; None: the optimizer's own.
+    """
+
+    generation: Generation
+    leases: tuple[tuple[HeldLease, int], ...]
+    next_token: Token
+    learning_rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesRequested:
+    """The caller leaves, and no other member has its values: it must send them."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLeft:
+    """The caller is no member any more, and may end."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepsCounted:
+    """The answer to a report.
+
+    Attributes:
+        counted: version of the last step that counts.
+        ended: the generation has ended, or is about to: stop.
+        lost: the caller is no member, and must not use its values further.
+    """
+
+    counted: Version
+    ended: bool
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesAccepted:
+    """Whether values that were sent are wanted."""
+
+    accepted: bool
+
+
+ReplicaAnswer: TypeAlias = (
+    GenerationBegun | ValuesRequested | GroupLeft | StepsCounted | ValuesAccepted
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CountReplicaStep:
+    """Count the minibatches of a step, which has made this version."""
+
+    version: Version
+    claims: ReplicaStep
+
+
+@dataclass(frozen=True, slots=True)
+class StoreValues:
+    """Make the values that a worker has sent those of the parameter store, at this version."""
+
+    worker: WorkerId
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class RollBack:
+    """The values are gone with the workers that had them: go back to the last snapshot."""
+
+
+ReplicaEffect: TypeAlias = ReplicaAnswer | CountReplicaStep | StoreValues | RollBack

@@ -1,0 +1,269 @@
+"""Replicated training in a job: the group of its workers, and what waits for the group.
+
+What the rest of the job asks of the parameters (freeze them, save them) waits until a member has
+sent its values to the store. What it asks about a task whose holder is gone waits until the steps
+of that holder are decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from edl_master.core.effects import (
+    ChangeLearningRate,
+    CountApplied,
+    Effect,
+    FreezeParameters,
+    KeepBest,
+    RestoreBest,
+    RevokeLease,
+    WaitForWork,
+    WriteCheckpoint,
+    WriteSnapshot,
+)
+from edl_master.core.events import MinibatchApplied, TaskCompleted
+from edl_master.core.generations import (
+    BeginGeneration,
+    CountStep,
+    EndGeneration,
+    GroupEffect,
+    LoseValues,
+    NotAMember,
+    ReleaseLeases,
+    SaveValues,
+    ValuesSaved,
+)
+from edl_master.core.identifiers import HeldLease, TaskKey, TaskType, Token, Version, WorkerId
+from edl_master.core.instance_reports import InstanceReports
+from edl_master.core.ledger import Ledger
+from edl_master.core.replica_events import (
+    CountReplicaStep,
+    GenerationBegun,
+    GenerationRequested,
+    GroupLeft,
+    ReplicaClaim,
+    ReplicaEvent,
+    ReplicaStep,
+    RollBack,
+    StepsCounted,
+    StepsReported,
+    StoreValues,
+    ValuesAccepted,
+    ValuesRequested,
+    ValuesSent,
+)
+from edl_master.core.replica_group import ReplicaGroup
+from edl_master.core.worker import Worker
+from edl_master.core.workflow import FINAL
+
+_WAIT_S = 0.2
+
+
+class Replication:
+    """The replicated training of a job; without effect in a job that trains otherwise.
+
+    Args:
+        is_on: whether the job trains in this way.
+        ledger: of the job.
+        emit: takes effects that need not wait.
+    """
+
+    def __init__(self, is_on: bool, ledger: Ledger, emit: Callable[[Effect], None]) -> None:
+        self.is_on = is_on
+        self._ledger = ledger
+        self._emit = emit
+        self._group: ReplicaGroup[ReplicaStep] = ReplicaGroup(Version(0))
+        self._next_token = Token(1)
+        self._learning_rate: float | None = None
+        self._has_restored = False  # the best values are the last ones
+        self._unsaved: list[Effect] = []  # wait for values in the store
+        self._unfinished: list[Effect] = []  # wait for the values of a finished training there
+        self._unsettled: list[Effect] = []  # wait for the steps of workers that are gone
+        self._applied: list[MinibatchApplied] = []
+        self._completions: dict[TaskKey, TaskCompleted] = {}
+
+    def restore(self, version: Version, learning_rate: float | None) -> None:
+        """Begin with the values of a snapshot."""
+        self._group = ReplicaGroup(version)
+        self._learning_rate = learning_rate
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that was counted of open tasks is known, so that they can be leased."""
+        return not self.is_on or self._group.is_settled
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the parameter store has the values of what was counted."""
+        return not self.is_on or self._group.is_saved
+
+    # --- what the rest of the job decides --------------------------------------------------
+
+    def holds(self, effect: Effect) -> bool:
+        """Return whether an effect has to wait; it is emitted when the time has come."""
+        if not self.is_on:
+            return False
+        group = self._group
+        match effect:
+            case CountApplied() if not group.is_settled:
+                self._unsettled.append(effect)
+            case FreezeParameters(name) if name == FINAL and not self._has_restored:
+                self._unfinished.append(effect)
+                self._perform(group.save(finishes=True))
+            case FreezeParameters() | KeepBest() | WriteSnapshot() | WriteCheckpoint():
+                self._unsaved.append(effect)
+                self._perform(group.save())
+            case RestoreBest():
+                self._emit(effect)
+                self._has_restored = True
+                self._perform(group.replace_values(Version(group.counted + 1)))
+            case RevokeLease():
+                self._emit(effect)
+                self._perform(group.flush())
+            case ChangeLearningRate(rate):
+                self._emit(effect)
+                self._learning_rate = rate
+                self._perform(group.flush())
+            case _:
+                return False
+        return True
+
+    def lose(self, worker: WorkerId) -> None:
+        """Go on without a worker that is gone, or will not be listened to any more."""
+        if self.is_on:
+            self._perform(self._group.lose(worker))
+
+    def leave(self, worker: WorkerId) -> None:
+        """Have a worker leave with the end of the present generation."""
+        if self.is_on:
+            self._perform(self._group.leave(worker))
+
+    def proceed(self, now: float) -> None:
+        """Count what can count now; called again and again."""
+        if not self.is_on:
+            return
+        self._perform(self._group.proceed())
+        for event in self._completions.values():
+            if (lease := self._ledger.leases.current(event.worker, event.lease)) is not None:
+                self._ledger.leases.renew(lease, now)
+
+    def defer(self, event: TaskCompleted) -> bool:
+        """Return whether a completion has to wait for steps that do not count yet."""
+        task = self._ledger.find(event.lease.task)
+        if not self.is_on or task is None or task.minibatches >= event.minibatches:
+            return False
+        self._completions[event.lease.task] = event
+        return True
+
+    # --- what workers report ---------------------------------------------------------------
+
+    def take(self, event: ReplicaEvent, reports: InstanceReports, now: float) -> None:
+        """Take what a worker reports or asks, and answer it."""
+        match event:
+            case GenerationRequested(worker, instance):
+                sender = reports.find_sender(worker, instance, now)
+                self._request_generation(event, leaves=not isinstance(sender, Worker))
+            case StepsReported():
+                self._take_report(event)
+            case ValuesSent(worker, version):
+                accepted = self._group.receive_values(worker, version)
+                self._emit(ValuesAccepted(accepted))
+                self._perform(self._group.proceed() if accepted else [])
+
+    def _request_generation(self, event: GenerationRequested, *, leaves: bool) -> None:
+        group = self._group
+        if not leaves:
+            self._perform(group.join(event.worker))
+        present = group.generation
+        is_member = group.is_member(event.worker)
+        if present and present.number > event.after and is_member:
+            self._emit(
+                GenerationBegun(
+                    present,
+                    tuple(self._positions(event.worker, present.version)),
+                    self._next_token,
+                    self._learning_rate,
+                )
+            )
+        elif group.must_send(event.worker):
+            self._emit(ValuesRequested())
+        elif leaves and not is_member:
+            self._emit(GroupLeft())
+        else:
+            self._emit(WaitForWork(_WAIT_S, "the group of workers changes"))
+
+    def _positions(self, worker: WorkerId, version: Version) -> Iterator[tuple[HeldLease, int]]:
+        """Yield the leases of a worker with the minibatches that are in the values of a version."""
+        steps = self._group.steps_up_to(version)
+        for lease in self._ledger.leases.of(worker):
+            task = lease.task
+            if task.key.type is TaskType.TRAINING and lease.token < self._next_token:
+                open_ = [c for step in steps for c in step if c.lease.task == task.key]
+                yield lease.held, task.minibatches + sum(c.minibatches for c in open_)
+
+    def _take_report(self, event: StepsReported) -> None:
+        group = self._group
+        try:
+            self._perform(
+                group.report(
+                    event.worker,
+                    event.generation,
+                    event.version,
+                    event.steps,
+                    stopped=event.stopped,
+                )
+            )
+        except NotAMember:
+            # A member may repeat its last report of a generation, for the answer got lost.
+            self._emit(StepsCounted(group.counted, True, lost=not group.is_member(event.worker)))
+            return
+        present = group.generation
+        ended = group.is_ending or present is None or present.number != event.generation
+        self._emit(StepsCounted(group.counted, ended))
+
+    def follow(self) -> Iterator[MinibatchApplied | TaskCompleted]:
+        """Yield what follows from counted steps, for the job to take as events."""
+        while self._applied:
+            yield self._applied.pop(0)
+        for key, event in list(self._completions.items()):
+            task = self._ledger.find(key)
+            if task is None or self._ledger.leases.current(event.worker, event.lease) is None:
+                del self._completions[key]
+            elif task.minibatches >= event.minibatches:
+                del self._completions[key]
+                yield replace(event, applied=task.minibatches, examples=task.records_applied)
+
+    # --- what the group decides ------------------------------------------------------------
+
+    def _perform(self, effects: list[GroupEffect[ReplicaStep]]) -> None:
+        for effect in effects:
+            match effect:
+                case CountStep(version, step):
+                    self._emit(CountReplicaStep(version, step))
+                    self._applied += [_applied(version, claim) for claim in step]
+                case ValuesSaved(version, worker, finishes):
+                    if worker is not None:
+                        self._emit(StoreValues(worker, version))
+                    self._release(self._unsaved)
+                    if finishes:
+                        self._release(self._unfinished)
+                case BeginGeneration():
+                    self._next_token = Token(self._ledger.leases.last_token + 1)
+                case LoseValues():
+                    self._emit(RollBack())
+                case EndGeneration() | ReleaseLeases() | SaveValues():
+                    pass  # members learn it when they report or ask
+        if self._group.is_settled:
+            self._release(self._unsettled)
+
+    def _release(self, waiting: list[Effect]) -> None:
+        effects, waiting[:] = list(waiting), []
+        for effect in effects:
+            self._emit(effect)
+
+
+def _applied(version: Version, claim: ReplicaClaim) -> MinibatchApplied:
+    return MinibatchApplied(
+        claim.worker, claim.lease, claim.records, version, claim.loss, 0, claim.minibatches
+    )

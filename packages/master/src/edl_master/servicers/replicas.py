@@ -1,0 +1,124 @@
+"""The calls of workers that train in step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc
+
+from edl_master import codec
+from edl_master.control.job_controller import JobController
+from edl_master.core.identifiers import InstanceId, Version, WorkerId
+from edl_master.core.replica_events import (
+    GenerationBegun,
+    GenerationRequested,
+    GroupLeft,
+    ReplicaClaim,
+    ReplicaStep,
+    StepsCounted,
+    StepsReported,
+    ValuesRequested,
+)
+from edl_master.metrics.instruments import Metrics
+from edl_master.parameters.coordinator import Coordinator
+from edl_master.servicers.checks import bounded_wait, check_fingerprint, check_incarnation
+from edl_proto.v1 import replicas_pb2, replicas_pb2_grpc
+
+
+class ReplicasServicer(replicas_pb2_grpc.ReplicasServicer):
+    """Decodes a request, passes it to the job, and encodes the answer.
+
+    Args:
+        controller: the job.
+        coordinator: knows the layout of the model.
+        metrics: durations of steps.
+        incarnation: of this master.
+        folder: where members meet that are on one machine.
+    """
+
+    def __init__(
+        self,
+        controller: JobController,
+        coordinator: Coordinator,
+        metrics: Metrics,
+        incarnation: str,
+        folder: Path,
+    ) -> None:
+        self._controller = controller
+        self._coordinator = coordinator
+        self._compute_duration = metrics.step_duration.labels("compute")
+        self._incarnation = incarnation
+        self._folder = folder
+
+    def Join(
+        self, request: replicas_pb2.JoinRequest, context: grpc.ServicerContext
+    ) -> replicas_pb2.JoinReply:
+        check_incarnation(self._incarnation, request.incarnation)
+        check_fingerprint(self._coordinator.fingerprint, request.layout_fingerprint)
+        asked = GenerationRequested(
+            WorkerId(request.worker_id), InstanceId(request.instance), request.after
+        )
+        wait_s = bounded_wait(request.wait_s)
+        match self._controller.request(asked, wait_s, context.is_active):
+            case GenerationBegun() as begun:
+                return replicas_pb2.JoinReply(generation=self._generation_to(begun))
+            case ValuesRequested():
+                return replicas_pb2.JoinReply(save=True)
+            case GroupLeft():
+                return replicas_pb2.JoinReply(left=True)
+            case _:
+                return replicas_pb2.JoinReply()
+
+    def Report(
+        self, request: replicas_pb2.ReportRequest, context: grpc.ServicerContext
+    ) -> replicas_pb2.ReportReply:
+        check_incarnation(self._incarnation, request.incarnation)
+        if request.compute_s:
+            for _ in request.steps:
+                self._compute_duration.observe(request.compute_s)
+        answer = self._controller.handle(
+            StepsReported(
+                WorkerId(request.worker_id),
+                request.generation,
+                Version(request.version) if request.HasField("version") else None,
+                tuple(_step_from(step) for step in request.steps),
+                request.stopped,
+            )
+        )
+        if not isinstance(answer, StepsCounted):  # the job is over
+            return replicas_pb2.ReportReply(ended=True)
+        return replicas_pb2.ReportReply(
+            counted=answer.counted, ended=answer.ended, lost=answer.lost
+        )
+
+    def _generation_to(self, begun: GenerationBegun) -> replicas_pb2.Generation:
+        generation = begun.generation
+        return replicas_pb2.Generation(
+            number=generation.number,
+            members=generation.members,
+            version=generation.version,
+            sources=generation.sources,
+            leases=[
+                replicas_pb2.LeasePosition(lease=codec.lease_ref_to(lease), minibatches=minibatches)
+                for lease, minibatches in begun.leases
+            ],
+            next_token=begun.next_token,
+            save=generation.saves,
+            learning_rate=begun.learning_rate,
+            finish=generation.finishes,
+            folder=str(self._folder),
+        )
+
+
+def _step_from(step: replicas_pb2.ReplicaStep) -> ReplicaStep:
+    return tuple(
+        ReplicaClaim(
+            WorkerId(member.worker_id),
+            codec.lease_from(member.claim.lease),
+            member.claim.minibatch,
+            member.claim.minibatches,
+            member.claim.records,
+            member.claim.loss,
+        )
+        for member in step.claims
+    )
