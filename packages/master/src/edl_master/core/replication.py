@@ -241,7 +241,7 @@ class Replication:
             match effect:
                 case CountStep(version, step):
                     self._emit(CountReplicaStep(version, step))
-                    self._applied += [_applied(version, claim) for claim in step]
+                    self._applied += [_make_event(version, claim) for claim in step]
                 case ValuesSaved(version, worker, finishes):
                     if worker is not None:
                         self._emit(StoreValues(worker, version))
@@ -263,7 +263,7 @@ class Replication:
             self._emit(effect)
 
 
-def _applied(version: Version, claim: ReplicaClaim) -> MinibatchApplied:
+def _make_event(version: Version, claim: ReplicaClaim) -> MinibatchApplied:
     return MinibatchApplied(
         claim.worker, claim.lease, claim.records, version, claim.loss, 0, claim.minibatches
     )
