@@ -62,8 +62,9 @@ An option on the command line or in Python that can have no effect is an error, 
 `--grads-to-wait` without `--update sync`, `--max-staleness` without `--update bounded`,
 `--overlap` with `--update sync`, `--max-staleness 0` or `--local-steps`, `--local-steps` without
 `--update async`, `--evaluation-steps` without `--validation-data`, `--checkpoint-steps` and
-`--keep-checkpoints` without `--checkpoint-dir`. In `edl.toml` and in variables, edl ignores such
-an option: it may be there for other jobs.
+`--keep-checkpoints` without `--checkpoint-dir`, and any option of updates on a parameter server
+with `--strategy allreduce`. In `edl.toml` and in variables, edl ignores such an option: it may be
+there for other jobs. [The ledger](ledger.md#which-strategy-to-choose) compares the strategies.
 """
 
 

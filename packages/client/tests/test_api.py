@@ -43,6 +43,12 @@ def test_training_returns_what_json_would_say(
         result.state = "x"
 
 
+def test_a_job_trains_by_all_reduce(job: dict[str, Any], tidy: Edl) -> None:
+    elasticdl.train(**job, name="instep", strategy="allreduce", num_workers=2)
+    spec = json.loads((tidy.job_dir("instep") / "spec.json").read_text())
+    assert spec["training"]["update"] == "REPLICATED"
+
+
 def test_progress_is_shown_when_asked(
     job: dict[str, Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -70,6 +76,11 @@ def test_a_failed_job_raises(job: dict[str, Any], monkeypatch: pytest.MonkeyPatc
         ({"data": "nothing-*"}, elasticdl.DataError, ""),
         ({"model_def": "his"}, elasticdl.ModelFileError, ""),
         ({"output": "zoo"}, elasticdl.ExistsError, "output"),
+        (
+            {"strategy": "allreduce", "local_steps": 2},
+            elasticdl.UsageError,
+            "Leave local_steps out, or use strategy parameter-server.",
+        ),
     ],
 )
 def test_errors_are_in_the_words_of_python(

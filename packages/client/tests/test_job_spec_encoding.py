@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from edl.core.options import OPTIONS, Given, Option, Verb
-from edl.core.options.value_types import Flag
+from edl.core.options import BY_NAME, OPTIONS, Given, Option, Verb
+from edl.core.options.value_types import Choice, Flag
 from edl.core.submission import build
 from edl.job_spec import encode_spec
 from edl_proto.job_spec import check_complete
@@ -51,6 +51,25 @@ def test_the_least_that_can_be_submitted_is_complete(verb: Verb) -> None:
 @pytest.mark.parametrize("update", ["sync", "bounded"])
 def test_every_mode_of_updates_is_complete(update: str) -> None:
     check_complete(spec_of(Verb.TRAIN, update=update))
+
+
+def test_all_reduce_is_a_mode_of_updates() -> None:
+    assert spec_of(Verb.TRAIN).training.update == job_pb2.ASYNC
+    spec = spec_of(Verb.TRAIN, strategy="allreduce", num_workers="1:4")
+    check_complete(spec)
+    training = spec.training
+    assert training.update == job_pb2.REPLICATED
+    assert (training.local_steps, training.overlap) == (1, False)
+    assert (training.parameter_servers, training.embedding_threshold) == (0, 0)
+    assert training.wire_precision == job_pb2.FLOAT32
+
+
+def test_every_mode_of_updates_can_be_chosen() -> None:
+    words = BY_NAME["update"].kind
+    assert isinstance(words, Choice)
+    chosen = {spec_of(Verb.TRAIN, update=word).training.update for word in words.values}
+    chosen.add(spec_of(Verb.TRAIN, strategy="allreduce").training.update)
+    assert chosen == set(job_pb2.UpdateMode.values()) - {job_pb2.UPDATE_MODE_UNSPECIFIED}
 
 
 @pytest.mark.parametrize(

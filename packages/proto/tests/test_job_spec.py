@@ -79,3 +79,6 @@ def test_each_mode_of_updates_needs_its_own_number() -> None:
     assert missing_fields(message) == "training.max_staleness"
     message.training.max_staleness = 0  # a staleness of 0 is a choice
     check_complete(message)
+    message.training.ClearField("max_staleness")
+    message.training.update = job_pb2.REPLICATED
+    check_complete(message)

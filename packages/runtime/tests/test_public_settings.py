@@ -22,6 +22,17 @@ def test_settings_are_flat_and_have_no_passwords() -> None:
     }
 
 
+def test_the_strategy_of_training_is_in_the_words_of_its_option() -> None:
+    assert public_settings({"training": {"update": "REPLICATED"}}, ()) == {
+        "training.strategy": "allreduce"
+    }
+    assert public_settings({"training": {"update": "SYNC"}}, ()) == {
+        "training.strategy": "parameter-server",
+        "training.update": "SYNC",
+    }
+    assert public_settings({"type": "PREDICT", "training": None}, ()) == {"type": "PREDICT"}
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

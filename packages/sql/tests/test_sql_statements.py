@@ -193,6 +193,7 @@ def test_the_way_a_model_was_trained() -> None:
         ("SELECT a TRAIN m WITH train.epoch=0 INTO x", "train.epoch: 0 is too small", "train.ep"),
         ("SELECT a TRAIN m WITH train.batch_size='x' INTO x", "train.batch_size", "train.batch"),
         ("SELECT a TRAIN m WITH a=1, train.num_workers=0 INTO x", "num_workers", "train.num"),
+        ("SELECT a TRAIN m WITH train.strategy='x' INTO x", "allreduce", "train.strategy"),
         ("SELECT a TO EVALUATE m WITH validation.metrics={} INTO x", "metrics", "validation"),
         ("SELECT a TRAIN m WITH a=[1, 2 INTO x", "this bracket is never closed", "[1, 2 INTO x"),
         ("SELECT a TRAIN m WITH a={'b' INTO x", "this bracket is never closed", "{'b' INTO x"),

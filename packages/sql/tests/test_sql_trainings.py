@@ -319,7 +319,8 @@ def test_jobs_have_the_options_of_the_command(sql: Call, monkeypatch: pytest.Mon
         *("--git-credential", "mine", "--trusted-images", "here/us", "--work-dir", "records/here"),
         "-e",
         "SELECT * FROM people TRAIN a.B INTO m;"
-        "SELECT * FROM people TRAIN a.B WITH train.num_workers=3 INTO n;"
+        "SELECT * FROM people TRAIN a.B WITH train.num_workers=3, train.strategy='allreduce'"
+        " INTO n;"
         "SELECT * FROM people PREDICT people.p USING wages",
         code=exit_codes.present("STOPPED").exit_code,
     )
@@ -330,6 +331,7 @@ def test_jobs_have_the_options_of_the_command(sql: Call, monkeypatch: pytest.Mon
         assert everywhere.items() <= job.items()
         assert Path(job["data"][0]).parent.parent == Path("records/here")
     assert [job["num_workers"] for job in jobs] == ["2", 3, "2"]
+    assert [job.get("strategy") for job in jobs] == [None, "allreduce", None]
     assert (first["git_credential"], second["git_credential"]) == ("mine", "mine")
     assert "git_credential" not in third
     assert third["trusted_images"] == "here/us"

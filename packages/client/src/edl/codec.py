@@ -131,6 +131,7 @@ def decode_status(message: job_pb2.JobStatus) -> JobStatus:
         workers=tuple(fields.decode(WorkerStatus, worker) for worker in message.workers),
         failure=decode_failure(message.error) if has_error else None,
         learning_rate=_rate_of(message),
+        strategy=message.settings.get("training.strategy", ""),
         workers_min=wanted.min,
         workers_max=wanted.max,
         dead_letters=tuple(map(_dead_letter, message.dead_letters)),

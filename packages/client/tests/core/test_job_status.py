@@ -206,6 +206,15 @@ def test_rows_of_embedding_tables_are_reported(rows: dict[str, int], told: str |
     assert [line for line in lines if line.startswith("  rows")] == ([told] if told else [])
 
 
+def test_a_job_says_that_it_trains_by_all_reduce() -> None:
+    message = job_pb2.JobStatus(name="m", type=job_pb2.TRAIN, state=job_pb2.RUNNING)
+    assert decode_status(message).strategy == ""
+    for strategy, told in (("parameter-server", []), ("allreduce", ["  strategy allreduce"])):
+        message.settings["training.strategy"] = strategy
+        lines = job_text.status_lines(decode_status(message))
+        assert [line for line in lines if "strategy" in line] == told
+
+
 def test_a_job_without_a_link_at_hand_names_the_command_that_prints_one() -> None:
     served = replace(RUNNING, dashboard_url="http://127.0.0.1:8080/")
     assert "  page    edl dashboard mnist" in job_text.status_lines(served)

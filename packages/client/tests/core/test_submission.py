@@ -133,6 +133,7 @@ def test_an_example_is_quoted_once() -> None:
         ("num_workers", "many", ["'many'"]),
         ("num_workers", True, ["True"]),
         ("update", "later", ["later", "sync, async, bounded"]),
+        ("update", "replicated", ["replicated", "sync, async, bounded"]),
         ("minibatch_size", "-4", ["-4", "the minimum is 1"]),
         ("timeout", "0", ["0 is too short", "the minimum is 0.1s"]),
         ("minibatch_size", "10000000", ["too large"]),

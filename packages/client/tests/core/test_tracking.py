@@ -36,6 +36,13 @@ def test_parameters_are_the_options_by_their_dotted_names() -> None:
     }
 
 
+def test_parameters_have_the_strategy_of_training() -> None:
+    assert tracking.parameters({"training": {"update": "REPLICATED", "seed": 1}}) == {
+        "training.strategy": "allreduce",
+        "training.seed": "1",
+    }
+
+
 def test_parameters_have_nothing_empty_no_passwords_and_no_pods() -> None:
     found = tracking.parameters(
         {

@@ -19,6 +19,12 @@ def test_settings_have_dotted_names_and_leave_out_what_is_empty() -> None:
     }
 
 
+def test_settings_have_the_strategy_of_training() -> None:
+    spec = job_pb2.JobSpec(type=job_pb2.TRAIN)
+    spec.training.update = job_pb2.REPLICATED
+    assert settings_of(spec) == {"type": "TRAIN", "training.strategy": "allreduce"}
+
+
 def test_settings_have_no_passwords_and_no_variables_of_pods() -> None:
     spec = job_pb2.JobSpec(data=["https://ada:secret@store.test/a.rec"])
     spec.kubernetes.worker_pod = '{"env": [{"name": "KEY", "value": "secret"}]}'

@@ -45,6 +45,9 @@ _QUERY = re.compile(
 )
 
 
+_UPDATE = "training.update"
+
+
 def public_settings(settings: Mapping[str, Any], left_out: Collection[str]) -> dict[str, str]:
     """Return settings by their dotted names, without empty ones and passwords of URIs.
 
@@ -53,7 +56,18 @@ def public_settings(settings: Mapping[str, Any], left_out: Collection[str]) -> d
         left_out: names of the outermost settings that are not public.
     """
     kept = {name: value for name, value in settings.items() if name not in left_out}
-    return {name: text for name, text in _flat(kept, "") if text}
+    found = {name: text for name, text in _flat(kept, "") if text}
+    if _UPDATE in found:
+        _name_strategy(found)
+    return found
+
+
+def _name_strategy(found: dict[str, str]) -> None:
+    """Add the strategy of training as a user names it; all-reduce is no value of ``--update``."""
+    found["training.strategy"] = "parameter-server"
+    if found[_UPDATE] == "REPLICATED":  # of edl.v1.UpdateMode
+        found["training.strategy"] = "allreduce"
+        del found[_UPDATE]
 
 
 def without_passwords(text: str, mask: str = "") -> str:

@@ -14,11 +14,20 @@ import click
 from click.shell_completion import CompletionItem
 from click.types import OptionHelpExtra
 
+_OF_ELASTICDL = {"distribution-strategy": "strategy"}
+"""Options of ElasticDL that edl has under another name."""
+
+
+def _normalize(name: str) -> str:
+    """Return the name of an option or a command that the user means: ``model-def``."""
+    name = name.replace("_", "-")
+    return _OF_ELASTICDL.get(name, name)
+
+
 CONTEXT: dict[str, Any] = {
     "help_option_names": ["-h", "--help"],
     "max_content_width": 100,
-    # --model_def is read as --model-def.
-    "token_normalize_func": lambda name: name.replace("_", "-"),
+    "token_normalize_func": _normalize,
 }
 """Settings of the root command, which all others inherit."""
 

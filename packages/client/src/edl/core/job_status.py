@@ -152,6 +152,8 @@ class JobStatus:
     """What the trained model lacks, and which initial values did not fit."""
     learning_rate: float | None = None
     """That callbacks, edl set or --set have set; None: as the optimizer says."""
+    strategy: str = ""
+    """Of training, as ``--strategy`` names it; empty in other jobs."""
 
     @property
     def fraction(self) -> float:

@@ -18,6 +18,7 @@ from edl.core.job_status import (
     overall_rate,
 )
 from edl.core.options import Verb
+from edl.core.options.strategies import ALLREDUCE
 from edl_proto.printable import clip, indent, one_line
 
 _MAX_LENGTH = 1000  # characters of one line of an error
@@ -320,6 +321,8 @@ def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
     has_page = status.dashboard_url and not status.state.is_over
     rate = status.learning_rate
     facts = {
+        # The other one is the default, and what edl status has always been about.
+        "strategy": ALLREDUCE if status.strategy == ALLREDUCE else "",
         "rate": "" if rate is None else f"{rate:.6g}, the learning rate that was set",
         "goodput": goodput(status) if status.goodput > 0 else "",
         "rows": table_rows(status) if status.table_rows else "",
@@ -327,7 +330,8 @@ def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
         "output": status.output,
         "code": status.code and f"sha256 {status.code}",
     }
-    lines.extend(f"  {name:<7} {value}" for name, value in facts.items() if value)
+    width = 8 if facts["strategy"] else 7
+    lines.extend(f"  {name:<{width}} {value}" for name, value in facts.items() if value)
     lines.extend(f"  warning: {text}" for text in status.warnings)
     if status.workers and not status.state.is_over:
         lines.append("")

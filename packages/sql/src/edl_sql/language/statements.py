@@ -46,6 +46,7 @@ _SETTINGS = {
     "train.epoch": "num_epochs",
     "train.batch_size": "minibatch_size",
     "train.num_workers": "num_workers",
+    "train.strategy": "strategy",
 }
 _PREFIXES = ("model", "optimizer")
 

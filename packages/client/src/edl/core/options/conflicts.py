@@ -10,8 +10,9 @@ from edl.core import names
 from edl.core.options import prediction
 from edl.core.options.kubernetes import ClusterOptions, PodOptions
 from edl.core.options.option import Given, Verb
+from edl.core.options.strategies import ALLREDUCE, FIXED_BY_ALLREDUCE, LOCAL, PARAMETER_SERVER
 from edl.core.options.table import BY_NAME
-from edl.core.platforms import KUBERNETES, PLATFORMS
+from edl.core.platforms import DOCKER, KUBERNETES, PLATFORMS, PROCESSES
 from edl.core.problem import usage
 from edl_runtime.image_names import pinned_name
 
@@ -45,6 +46,7 @@ def check(verb: Verb, given: Mapping[str, Given], values: Mapping[str, Any]) -> 
     if verb is Verb.PREDICT:
         _check_format(given, values)
     if verb is Verb.TRAIN:
+        _check_strategy(given, values)
         _check_training(given, values)
     elif not platform.runs_in_image:
         usable, _ = PLATFORMS.load_all()
@@ -130,7 +132,43 @@ def _check_format(given: Mapping[str, Given], values: Mapping[str, Any]) -> None
         )
 
 
-def _check_training(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
+def _check_strategy(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
+    if values["strategy"] == ALLREDUCE:
+        _check_allreduce(given, values)
+        return
+    workers, count = given.get("num_workers"), values["num_workers"]
+    if values["strategy"] == LOCAL and count.max > 1 and workers is not None and workers.explicit:
+        raise usage(
+            f"--num-workers {count} cannot be combined with the strategy Local, which trains with"
+            " one worker",
+            where=workers.where,
+            remedy=f"Leave --num-workers out, or use --strategy {ALLREDUCE} or --strategy"
+            f" {PARAMETER_SERVER}.",
+        )
+    _check_updates(given, values)
+
+
+def _check_allreduce(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
+    chosen = f"--strategy {ALLREDUCE}"
+    if values["platform"] == KUBERNETES:
+        raise usage(
+            f"{chosen} cannot be combined with --platform {KUBERNETES}: workers exchange their"
+            " gradients in the memory of one machine, and not between machines yet",
+            where=given["strategy"].where,
+            remedy=f"Use --strategy {PARAMETER_SERVER}; or train on one machine, with --platform"
+            f" {PROCESSES.name} or --platform {DOCKER}.",
+        )
+    for name, fixed in FIXED_BY_ALLREDUCE.items():
+        entry, flag = given.get(name), BY_NAME[name].flag
+        if entry is not None and entry.explicit and values[name] != fixed.value:
+            raise usage(
+                f"{flag} cannot be combined with {chosen}: {fixed.reason}",
+                where=entry.where,
+                remedy=f"Leave {flag} out, or use --strategy {PARAMETER_SERVER}.",
+            )
+
+
+def _check_updates(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
     update, overlap, local = values["update"], values["overlap"], values["local_steps"] > 1
     fresh = "max_staleness" in given and values["max_staleness"] == 0
     for option, condition, needed in (
@@ -140,6 +178,13 @@ def _check_training(given: Mapping[str, Given], values: Mapping[str, Any]) -> No
         ("overlap", not overlap or not fresh, "--max-staleness 1"),
         ("overlap", not overlap or not local, "--local-steps 1"),
         ("local_steps", not local or update == "async", "--update async"),
+    ):
+        if not condition:
+            _needs(option, needed, given)
+
+
+def _check_training(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
+    for option, condition, needed in (
         ("evaluation_steps", bool(values["validation_data"]), "--validation-data"),
         ("checkpoint_steps", bool(values["checkpoint_dir"]), "--checkpoint-dir"),
         ("keep_checkpoints", bool(values["checkpoint_dir"]), "--checkpoint-dir"),

@@ -7,6 +7,13 @@ from typing import Any
 
 from edl.core.options import prediction
 from edl.core.options.option import Given, Verb
+from edl.core.options.strategies import (
+    ALLREDUCE,
+    FIXED_BY_ALLREDUCE,
+    LOCAL,
+    PARAMETER_SERVER,
+)
+from edl.core.options.value_types import WorkerRange
 from edl.core.platforms import KUBERNETES
 
 
@@ -19,10 +26,20 @@ def resolve(verb: Verb, given: Mapping[str, Given], values: dict[str, Any]) -> N
     if not values["metrics_auth"]:
         values["metrics_auth"] = "none" if values["platform"] == KUBERNETES else "token"
     if verb is Verb.TRAIN:
-        _resolve_overlap(given, values)
-        _resolve_update(given, values)
+        _resolve_strategy(given, values)
     if verb is Verb.PREDICT and not values["format"]:
         values["format"] = prediction.format_of(values["output"]) or "recordio"
+
+
+def _resolve_strategy(given: Mapping[str, Given], values: dict[str, Any]) -> None:
+    if values["strategy"] == ALLREDUCE:
+        # A settings file may have other values, for other jobs.
+        values.update({name: fixed.value for name, fixed in FIXED_BY_ALLREDUCE.items()})
+        return
+    if values["strategy"] == LOCAL:
+        values["strategy"], values["num_workers"] = PARAMETER_SERVER, WorkerRange(1, 1)
+    _resolve_overlap(given, values)
+    _resolve_update(given, values)
 
 
 def _resolve_overlap(given: Mapping[str, Given], values: dict[str, Any]) -> None:

@@ -34,6 +34,7 @@ class TrainOptions(TypedDict, total=False):
     minibatch_size: int
     records_per_task: int
     num_epochs: int
+    strategy: Literal["parameter-server", "allreduce"]
     update: Literal["sync", "async", "bounded"]
     grads_to_wait: int
     max_staleness: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edl.core.options.option import TRAIN, Option, declare
+from edl.core.options.strategies import ALLREDUCE, OF_ELASTICDL, PARAMETER_SERVER
 from edl.core.options.value_types import Choice, Flag, Integer, StepRange, Steps, Text
 
 
@@ -22,10 +23,20 @@ class TrainingOptions:
             spec="training.num_epochs",
         )
     )
+    strategy: str = declare(
+        Option(
+            Choice((PARAMETER_SERVER, ALLREDUCE), synonyms=OF_ELASTICDL),
+            "How several workers train one model: through a parameter server; or (new) by adding up"
+            " their gradients in each step, on one machine and without embedding tables.",
+            ALLREDUCE,
+            default=PARAMETER_SERVER,
+            verbs=TRAIN,
+        )
+    )
     update: str = declare(
         Option(
             Choice(("sync", "async", "bounded")),
-            "How the gradients of several workers update the parameters.",
+            "How the gradients of several workers update the parameters on a parameter server.",
             "sync",
             default="async",
             verbs=TRAIN,

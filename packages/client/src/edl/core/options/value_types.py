@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Protocol
 
@@ -220,9 +220,14 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of a few words."""
+    """One of a few words.
+
+    Attributes:
+        synonyms: other words that are understood, in lower case, and the values they stand for.
+    """
 
     values: tuple[str, ...]
+    synonyms: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def metavar(self) -> str:
@@ -235,6 +240,8 @@ class Choice:
 
     def read(self, value: object) -> str:
         text = str(value).strip().lower()
+        if text in self.synonyms:
+            return self.synonyms[text]
         if text not in self.values:
             raise ValueError(f"{value!r} is not one of {', '.join(self.values)}")
         return text

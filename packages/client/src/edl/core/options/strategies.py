@@ -1,0 +1,47 @@
+"""The strategies of training, and the options that only one of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+PARAMETER_SERVER, ALLREDUCE = "parameter-server", "allreduce"
+"""The values of ``--strategy``."""
+
+LOCAL = "local"
+"""ElasticDL's third one: training without other workers."""
+
+OF_ELASTICDL: Mapping[str, str] = {
+    "allreducestrategy": ALLREDUCE,
+    "parameterserverstrategy": PARAMETER_SERVER,
+    "local": LOCAL,
+}
+"""Strategies by ElasticDL's names, in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedOption:
+    """An option that all-reduce leaves no choice about.
+
+    Attributes:
+        value: the one that it has.
+        reason: a clause that says why it has no other.
+    """
+
+    value: object
+    reason: str
+
+
+FIXED_BY_ALLREDUCE: Mapping[str, FixedOption] = {
+    "update": FixedOption("replicated", "each step adds up the gradients of all workers"),
+    "grads_to_wait": FixedOption(0, "each step has one minibatch of each worker"),
+    "max_staleness": FixedOption(0, "no gradient is ever behind"),
+    "overlap": FixedOption(False, "a step ends when all workers have the sum of the gradients"),
+    "local_steps": FixedOption(1, "workers exchange their gradients in each step"),
+    "wire_precision": FixedOption("float32", "workers exchange float32 through shared memory"),
+    "embedding_threshold": FixedOption(
+        0, "there are no embedding tables with it yet, so every layer stays in the model"
+    ),
+    "parameter_servers": FixedOption(0, "the workers themselves hold the parameters"),
+}
+"""By the option's Python name."""
