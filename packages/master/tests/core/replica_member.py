@@ -22,8 +22,7 @@ class Member:
         reported: length of the history at the last report.
         counted: how many steps count, as far as it knows.
         stopped: it has ended its generation.
-        aside: values put aside for a snapshot, which it has not reported.
-        saves: it has been asked to put its values aside.
+        aside: values that it is to send to the store, once it has them.
         is_fenced: the master has given it up.
     """
 
@@ -33,8 +32,7 @@ class Member:
     reported: int | None = None
     counted: int = 0
     stopped: bool = False
-    aside: tuple[Added, ...] | None = None
-    saves: bool = False
+    aside: int | None = None
     leaves: bool = False
     is_fenced: bool = False
 
@@ -53,6 +51,7 @@ class Budget:
     leave: int = 0
     save: int = 0
     restart: int = 0
+    flush: int = 0
 
 
 def frozen(value: object) -> object:

@@ -9,7 +9,6 @@ from replica_world import World
 
 from edl_master.core.generations import (
     BeginGeneration,
-    CopyLedger,
     CountStep,
     EndGeneration,
     Generation,
@@ -17,6 +16,7 @@ from edl_master.core.generations import (
     NotAMember,
     ReleaseLeases,
     SaveValues,
+    ValuesSaved,
 )
 from edl_master.core.identifiers import Version, WorkerId
 from edl_master.core.replica_group import ReplicaGroup
@@ -99,11 +99,67 @@ def test_the_last_member_puts_its_values_aside_before_it_leaves() -> None:
 
     assert group.leave(A) == [EndGeneration(group.generation)]
     assert group.report(A, 1, version(1), stopped=True) == [SaveValues(A)]
-    assert group.report(A, 1, version(1), stopped=True, aside=version(1)) == [
-        CopyLedger(version(1))
-    ]
-    assert group.on_stored(version(1)) == [ReleaseLeases(A)]
+    assert group.receive_values(A, version(1))
+    assert group.proceed() == [ValuesSaved(version(1), A), ReleaseLeases(A)]
     assert group.join(B) == [BeginGeneration(Generation(2, (B,), version(1), ()))]
+
+
+def test_nothing_counts_between_the_values_of_a_version_and_what_is_done_with_them() -> None:
+    group = group_of(A)
+    group.report(A, 1, version(1), ["one"])
+    group.save()
+    begun = Generation(2, (A,), version(1), (A,), saves=True)
+    assert group.report(A, 1, version(1), stopped=True) == [BeginGeneration(begun)]
+
+    assert group.report(A, 2, version(3), ["two", "three"]) == []
+    assert group.receive_values(A, version(1))
+    assert group.proceed() == [ValuesSaved(version(1), A)]
+    assert group.proceed() == [CountStep(version(2), "two"), CountStep(version(3), "three")]
+
+
+def test_one_report_counts_no_step_after_the_values_that_it_completes() -> None:
+    group = group_of(A, B)
+    group.report(B, 2, version(1), ["one"])
+    group.report(A, 2, version(2), ["one", "two"])
+    group.save()
+    group.report(A, 2, version(2), ["two"], stopped=True)
+    group.report(B, 2, version(1), stopped=True)
+    assert group.receive_values(A, version(2))
+    group.proceed()
+    group.flush()
+    group.report(A, 3, version(3), ["two", "three"], stopped=True)
+
+    effects = group.report(B, 3, version(3), ["two", "three"], stopped=True)
+    begun = Generation(4, (A, B), version(3), (A, B))
+    saved = ValuesSaved(version(2), A)
+    assert effects == [CountStep(version(2), "two"), saved, BeginGeneration(begun)]
+
+
+def test_values_that_no_one_wants_any_more_are_refused() -> None:
+    group = group_of(A, B)
+    group.report(A, 2, version(1), ["one"])
+    group.report(B, 2, version(1), ["one"])
+    group.save()
+    for worker in (A, B):
+        group.report(worker, 2, version(1), stopped=True)
+    group.lose(A)
+
+    assert not group.receive_values(A, version(1))
+    begun = Generation(4, (B,), version(1), (B,), saves=True)
+    assert BeginGeneration(begun) in group.report(B, 3, version(1), stopped=True)
+
+
+def test_replaced_values_come_from_the_store() -> None:
+    group = group_of(A)
+    group.report(A, 1, version(1), ["one"])
+    group.save()
+    group.report(A, 1, version(1), stopped=True)
+    group.receive_values(A, version(1))
+    group.proceed()
+
+    group.replace_values(version(2))
+    effects = group.report(A, 2, version(1), stopped=True)
+    assert effects == [BeginGeneration(Generation(3, (A,), version(2), ()))]
 
 
 def test_when_all_members_die_the_job_goes_back_to_its_snapshot() -> None:
@@ -116,8 +172,13 @@ def test_when_all_members_die_the_job_goes_back_to_its_snapshot() -> None:
 
 @pytest.mark.parametrize(
     ("records", "budget"),
-    [(2, Budget(kill=1, fence=1)), (1, Budget(fence=1, restart=1)), (1, Budget(leave=1, save=1))],
-    ids=["kill and fence", "fence and restart", "leave and save"],
+    [
+        (2, Budget(kill=1, fence=1)),
+        (1, Budget(fence=1, restart=1)),
+        (1, Budget(leave=1, save=1)),
+        (1, Budget(kill=1, save=1, flush=1)),
+    ],
+    ids=["kill and fence", "fence and restart", "leave and save", "kill, save and flush"],
 )
 def test_every_order_of_events_counts_each_record_once(records: int, budget: Budget) -> None:
     world = World(tuple(range(records)), budget)
