@@ -28,7 +28,7 @@ from recordio.storage.stores import is_uri
 LOOPBACK = "127.0.0.1"
 """Address of the page of a job that is over; no other machine can reach it."""
 
-_UPDATES = (job_pb2.ASYNC, job_pb2.BOUNDED, job_pb2.SYNC)
+_UPDATES = (job_pb2.ASYNC, job_pb2.BOUNDED, job_pb2.SYNC, job_pb2.REPLICATED)
 
 MAX_PARAMETER_SERVERS = 256
 """Of one job; a machine has fewer cores than that."""
@@ -264,6 +264,8 @@ def _check_ranges(spec: job_pb2.JobSpec) -> None:
 def _check_training(training: job_pb2.TrainingSpec, *, is_given: bool) -> None:
     if is_given and training.update not in _UPDATES:
         raise _usage(f"unknown update mode {training.update}")
+    if training.update == job_pb2.REPLICATED and training.parameter_servers:
+        raise _usage("parameter servers take no part in replicated training")
     if training.gradient_reduction not in ("", *Reduction):
         raise _usage(
             f"the gradient reduction must be mean or sum, not {training.gradient_reduction!r}"
