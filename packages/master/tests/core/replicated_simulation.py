@@ -232,8 +232,9 @@ class ReplicatedWorld(World):
         elif len(here) == len(generation.members):
             step = tuple(claim for _, claim in sorted(here.items()) if claim is not None)
             member.history = (*member.history, step)
-            if here[process.worker] is not None:
-                process.index += 1
+            mine = here[process.worker]
+            if mine is not None and [mine.lease.token] == [x.token for x in process.leases[:1]]:
+                process.index = mine.minibatch + 1
                 self.kills = 0
 
     def _claim(self, process: Process) -> ReplicaClaim | None:

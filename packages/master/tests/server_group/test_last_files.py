@@ -34,7 +34,7 @@ class Ending(MasterApp):
         effects = SimpleNamespace(close=close)
         self._services = SimpleNamespace(effects=effects, servers=servers)
 
-    def _roll_back(self, servers: object, lost: str) -> bool:
+    def _roll_back(self, lost: str) -> bool:
         self.rolled_back = lost
         return True
 

@@ -36,7 +36,7 @@ class Parameters:
         next(frames)
         yield pb.PullReply(version=3).SerializeToString()
 
-    initialize = push = put_rows = scan_rows = pull
+    initialize = put_values = push = put_rows = scan_rows = pull
 
 
 class Tasks(task_pb2_grpc.TasksServicer):

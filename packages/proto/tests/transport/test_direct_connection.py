@@ -250,7 +250,7 @@ class Answering:
         next(frames)
         yield pb.PullReply(version=3).SerializeToString()
 
-    initialize = push = put_rows = scan_rows = pull
+    initialize = put_values = push = put_rows = scan_rows = pull
 
 
 class Waiting(Answering):
@@ -266,7 +266,7 @@ class Waiting(Answering):
             time.sleep(0.01)
         yield from super().pull(frames, call)
 
-    initialize = push = put_rows = scan_rows = pull
+    initialize = put_values = push = put_rows = scan_rows = pull
 
 
 def serve(

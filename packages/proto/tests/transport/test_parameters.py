@@ -35,6 +35,13 @@ class Memory:
         self.values = bytes(buffer)
         yield pb.InitializeReply(accepted=True).SerializeToString()
 
+    def put_values(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        header = pb.PutValuesHeader.FromString(next(frames))
+        buffer = bytearray(header.nbytes)
+        raw_frames.fill(frames, memoryview(buffer))
+        self.values = bytes(buffer)
+        yield pb.PutValuesReply(accepted=header.version == 1).SerializeToString()
+
     def pull(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
         header = pb.PullHeader.FromString(next(frames))
         if header.HasField("have_version") and header.have_version == 1:
@@ -98,6 +105,14 @@ def test_values_come_back_as_they_went(plane: Any) -> None:
     pulled = stub.pull(pb.PullHeader(), lambda nbytes: memoryview(received), timeout_s=200)
     assert pulled.nbytes == values.nbytes
     assert np.array_equal(received, values)
+
+
+def test_values_of_workers_go_as_initial_ones_do(plane: Any) -> None:
+    stub, memory = plane
+    values = np.arange(100_003, dtype=np.float32)
+    header = pb.PutValuesHeader(version=1, nbytes=values.nbytes)
+    assert stub.put_values(header, memoryview(values), timeout_s=200).accepted
+    assert memory.values == values.tobytes()
 
 
 def test_nothing_newer_costs_no_buffer(plane: Any) -> None:
