@@ -81,6 +81,7 @@ class FakeLedger:
         on_push: called under the lock before a push is judged; its outcome, if any, is the verdict.
         workers_wanted: how many workers must be ready before the first task is leased, and get one
             before any gets a second one.
+        leases_left: how many leases there are at most from now on; None: any number.
         drop_next_reply: the next push takes effect, but its reply is lost.
     """
 
@@ -101,6 +102,7 @@ class FakeLedger:
         self.drop_next_reply = False
         self.workers_wanted = 1
         self.leased_to: set[int] = set()
+        self.leases_left: int | None = None
         self.send_stacks = False
         self.leave_reason = ""
         self.lost: list[task_pb2.LeaseRef] = []
@@ -150,13 +152,15 @@ class FakeLedger:
     def next_lease(self, worker: int) -> task_pb2.Lease | None:
         """Lease the next task of the stage, if one is free."""
         number = self.stage()
-        if number is None or not self._has_values(number):
+        if number is None or not self._has_values(number) or self.leases_left == 0:
             return None
         for task in self.stages[number]:
             if task.done or task.token or len(task.failures) >= 3:
                 continue
             task.token, task.worker = self.next_token, worker
             self.next_token += 1
+            if self.leases_left is not None:
+                self.leases_left -= 1
             lease = task_pb2.Lease()
             lease.CopyFrom(task.lease)
             lease.token = task.token
@@ -175,7 +179,7 @@ class FakeLedger:
 
     def _has_values(self, number: int) -> bool:
         """Whether the frozen values are here; those of a replicated job are with its workers."""
-        if not self.replicated or self.frozen[f"stage-{number}"][0] == self.replicas.stored:
+        if not self.replicated or self.frozen[f"stage-{number}"][0] <= self.replicas.stored:
             return True
         if not self.replicas.next and not self.replicas.is_ending:
             self.replicas.end(save=True)

@@ -47,6 +47,7 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         stored: version of the values that the master has.
         steps: that count, in order.
         next: options of the next generation: ``save``, ``finish``, ``learning_rate``.
+        joining: workers that wait for the next generation, in order.
         saving: member that was asked for its values when it left.
     """
 
@@ -62,7 +63,7 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         self._reached: dict[int, int | None] = {}
         self._stopped: set[int] = set()
         self._leaving: set[int] = set()
-        self._joining: list[int] = []
+        self.joining: list[int] = []
         self._gone: list[int] = []
         self._open: dict[int, pb.ReplicaStep] = {}
         self._positions: dict[int, list[pb.LeasePosition]] = {}
@@ -77,9 +78,10 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
 
     def lose(self, worker: int) -> None:
         """Go on without a member."""
-        if self._reached.pop(worker, 0) == 0:
+        if worker not in self._reached:
             self._ledger.release(worker)
             return
+        del self._reached[worker]
         self._gone.append(worker)
         self._stopped.discard(worker)
         self.end()
@@ -103,8 +105,8 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
             worker = request.worker_id
             if self._has_left(worker):
                 return pb.JoinReply(left=True)
-            if worker not in self._reached and worker not in self._joining:
-                self._joining.append(worker)
+            if worker not in self._reached and worker not in self.joining:
+                self.joining.append(worker)
                 self.end()
             self._ledger.changed.wait_for(
                 lambda: self._newer(request) or self.saving == worker or self._has_left(worker),
@@ -124,10 +126,10 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         with self._ledger.changed:
             self._check(request.incarnation)
             worker, present = request.worker_id, self.generations[-1:]
-            if not present or request.generation != present[0].number:
-                return pb.ReportReply(counted=self.counted, lost=True)
             if worker not in self._reached:
                 return pb.ReportReply(counted=self.counted, lost=True)
+            if not present or request.generation != present[0].number:
+                return pb.ReportReply(counted=self.counted, ended=True)
             if request.HasField("version"):
                 first = request.version - len(request.steps) + 1
                 assert [s.version for s in request.steps] == list(range(first, request.version + 1))
@@ -136,8 +138,9 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
             if request.stopped:
                 self._stopped.add(worker)
             self._count()
-            if self._leaving and not self.is_ending and None not in self._reached.values():
-                self.end()
+            is_leaving = bool(self._leaving & set(self._reached))
+            if is_leaving and not self.is_ending and None not in self._reached.values():
+                self.end()  # others have the values of those that leave
             self._continue()
             self._ledger.changed.notify_all()
             return pb.ReportReply(counted=self.counted, ended=self.is_ending)
@@ -182,7 +185,7 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
     def _continue(self) -> None:
         if (self.generations and not self.is_ending) or self._stopped != set(self._reached):
             return
-        if not self.generations and len(self._joining) < self._ledger.workers_wanted:
+        if not self.generations and len(self.joining) < self._ledger.workers_wanted:
             return
         have = [v for v in self._reached.values() if v is not None]
         version = max(have, default=self.counted)
@@ -191,17 +194,18 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         self._count()
         holders = [w for w, reached in self._reached.items() if reached == version]
         staying = [w for w in self._reached if w not in self._leaving]
-        if holders and not staying and not self._joining and self.stored < version:
-            self.saving = holders[0]
-            self._ledger.changed.notify_all()
-            return
-        if holders and not set(holders) & set(staying):
+        if holders == list(self._reached) and not staying and not self.joining:
+            if holders and self.stored < version:
+                self.saving = holders[0]
+                self._ledger.changed.notify_all()
+                return
+        elif holders and not set(holders) & set(staying):
             staying = list(self._reached)
         ranked = sorted(staying, key=lambda worker: worker not in holders)
-        members = [*ranked, *self._joining]
+        members = [*ranked, *self.joining]
         self._gone += [worker for worker in self._reached if worker not in staying]
         self._reached = {worker: self._reached.get(worker) for worker in members}
-        self._joining, self._stopped, self.is_ending = [], set(), False
+        self.joining, self._stopped, self.is_ending = [], set(), False
         if members:
             self.generations.append(
                 pb.Generation(

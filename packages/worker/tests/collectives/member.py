@@ -1,9 +1,8 @@
 """A member of a generation in a process of its own: ``member.py FOLDER RANK SIZE STEPS [DIE]``.
 
-In step k the member of rank r adds k * (r + 1) with weight r + 1 for the mean, and k for the sum. It
-checks what it gets, and the number of the last step that it has the sum of. With DIE it kills
-itself in that step:
-``begin`` before it adds anything, ``middle`` between the two signals.
+In step k the member of rank r adds k * (r + 1) with weight r + 1 for the mean, and k for the sum.
+It checks what it gets, and prints the number of the last step that it has the sum of. With DIE it
+kills itself in that step: ``begin`` before it adds anything, ``middle`` between the two signals.
 """
 
 from __future__ import annotations

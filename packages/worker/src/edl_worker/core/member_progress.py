@@ -27,7 +27,6 @@ class MemberProgress:
         self._version: int | None = None
         self.generation: Generation | None = None
         self.ended = self.lost = self.stopped = False
-        self._is_reported = True
         self._counts: dict[int, int] = {}
         self._steps: list[Step] = []
         self._compute_s: list[float] = []
@@ -50,15 +49,15 @@ class MemberProgress:
         return 0 if self.generation is None else self.generation.number
 
     def enter(self, generation: Generation) -> None:
-        """Begin a generation; the values may be missing yet."""
-        self.generation = generation
-        self.ended = self.lost = self.stopped = self._is_reported = False
-        self._counts = dict(generation.counts)
-        self._steps.clear()
+        """Begin a generation; until ``on_values`` the values are the old ones."""
         if self._worker not in generation.sources:
-            self._version = None
+            self._version = self.version
         elif self._version != generation.version:
             raise ValueError(f"the values are {self._version}, not {generation.version}")
+        self.generation = generation
+        self.ended = self.lost = self.stopped = False
+        self._counts = dict(generation.counts)
+        self._steps.clear()
 
     def on_values(self) -> None:
         """Record that the values are those of the generation's version."""
@@ -121,8 +120,8 @@ class MemberProgress:
     # --- reports ---------------------------------------------------------------------------
 
     def take_report(self) -> Report | None:
-        """Return what the master should know; None: it knows that this worker has stopped."""
-        if self.generation is None or self._is_reported:
+        """Return what the master should know; None: this worker is no member."""
+        if self.generation is None or self.lost:
             return None
         seconds, self._compute_s = self._compute_s, []
         mean = sum(seconds) / len(seconds) if seconds else 0.0
@@ -134,7 +133,5 @@ class MemberProgress:
         if self.generation is None or report.generation != self.generation.number:
             return
         self._steps = [step for step in self._steps if step.version > answer.counted]
-        self._is_reported = report.stopped
         self.ended = self.ended or answer.ended or answer.lost
-        if answer.lost:
-            self.lost = self._is_reported = True
+        self.lost = self.lost or answer.lost

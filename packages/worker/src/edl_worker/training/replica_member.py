@@ -286,7 +286,7 @@ class ReplicaMember:
         try:
             total, contents = self._group.all_reduce(values, weight, note)
         except GenerationEnded as error:
-            log.info("no further step in this generation: %s", error)
+            log.debug("no further step in this generation: %s", error)
             self._stop()
             return
         notes = [decode_note(content) for content in contents]

@@ -1,0 +1,188 @@
+"""Workers that die, freeze, join and leave while they train in step: each record counts once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import counting_engine
+import pytest
+from conftest import Master, export, training
+
+from edl_proto.v1 import job_pb2
+from edl_testing.fake_master import WAIT_S, FakeMaster
+
+ENGINE = Path(counting_engine.__file__)
+SIZE = counting_engine.SIZE
+
+StartProcess = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def job(job: job_pb2.JobSpec, tmp_path: Path) -> job_pb2.JobSpec:
+    data = tmp_path / "numbers.recordio"
+    counting_engine.write_numbers(data)
+    job.data[:] = [str(data)]
+    job.training.update = job_pb2.REPLICATED
+    job.minibatch_size = 4
+    return job
+
+
+@pytest.fixture
+def master(job: job_pb2.JobSpec, start_master: Master, tmp_path: Path) -> FakeMaster:
+    data = Path(job.data[0])
+    tasks = [training(data, at, at + 20, number=at // 20) for at in range(0, SIZE, 20)]
+    return start_master(job, [tasks, [export(str(tmp_path / "exported"))]])
+
+
+@pytest.fixture
+def start(master: FakeMaster) -> Iterator[StartProcess]:
+    """Starts workers; the master learns when one has died."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def observe(worker: int, process: subprocess.Popen[bytes]) -> None:
+        if process.wait() == -signal.SIGKILL:
+            with master.changed:
+                master.replicas.lose(worker)
+
+    def start(worker: int, *die: object) -> subprocess.Popen[bytes]:
+        command = [sys.executable, ENGINE, master.address, str(worker), *map(str, die)]
+        process = subprocess.Popen(command)
+        processes.append(process)
+        threading.Thread(target=observe, args=(worker, process), daemon=True).start()
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def check(master: FakeMaster) -> None:
+    """Make sure that each record has trained the model once, and each step the optimizer."""
+    assert not master.received.failed
+    all_minibatches = [(task, index) for task in range(SIZE // 20) for index in range(5)]
+    assert sorted(master.received.counted) == all_minibatches
+    values = master.by_name()
+    assert values["count"].tolist() == [1.0] * SIZE
+    assert values["updates"].tolist() == [float(master.replicas.counted)]
+
+
+def steps_of(master: FakeMaster, workers: int) -> list[object]:
+    """Return the steps to which so many workers have added something."""
+    return [step for step in master.replicas.steps if len(step.claims) == workers]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_each_record_trains_the_model_once(
+    workers: int, master: FakeMaster, start: StartProcess
+) -> None:
+    master.workers_wanted = workers
+    processes = [start(number) for number in range(workers)]
+    assert [process.wait(WAIT_S) for process in processes] == [0] * workers
+    check(master)
+    assert steps_of(master, workers)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("signal_", [5, 6])
+def test_a_worker_dies_in_a_step(
+    signal_: int, when: str, master: FakeMaster, start: StartProcess
+) -> None:
+    master.workers_wanted = 3
+    processes = [start(0), start(1), start(2, 1, signal_, when)]
+    assert [process.wait(WAIT_S) for process in processes] == [0, 0, -signal.SIGKILL]
+    check(master)
+
+
+def begin(master: FakeMaster, start: StartProcess, *die: object) -> list[subprocess.Popen[bytes]]:
+    """Have two workers train four tasks, and then wait for more; the first one has rank 0."""
+    master.workers_wanted, master.leases_left = 2, 4
+    processes = [start(0, *die)]
+    master.wait_for(lambda: 0 in master.replicas.joining, "the first worker")
+    processes.append(start(1))
+    master.wait_for(lambda: len(master.received.counted) == 20, "four tasks")
+    return processes
+
+
+def go_on(master: FakeMaster) -> None:
+    """Lease the other tasks."""
+    master.leases_left = None
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("signal_", [1, 2])
+def test_a_worker_dies_while_it_gives_its_values_to_another(
+    signal_: int, when: str, master: FakeMaster, start: StartProcess
+) -> None:
+    processes = begin(master, start, 2, signal_, when)
+    processes.append(start(2))
+    assert processes[0].wait(WAIT_S) == -signal.SIGKILL
+    go_on(master)
+    assert [process.wait(WAIT_S) for process in processes[1:]] == [0, 0]
+    check(master)
+    assert 2 in master.replicas.generations[-1].members
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_worker_dies_while_it_receives_its_values(
+    when: str, master: FakeMaster, start: StartProcess
+) -> None:
+    processes = begin(master, start)
+    assert start(2, 1, 1, when).wait(WAIT_S) == -signal.SIGKILL
+    go_on(master)
+    assert [process.wait(WAIT_S) for process in processes] == [0, 0]
+    check(master)
+
+
+def test_a_worker_that_was_frozen_gets_the_values_of_the_others(
+    master: FakeMaster, start: StartProcess
+) -> None:
+    processes = begin(master, start)
+    processes[0].send_signal(signal.SIGSTOP)
+    with master.changed:
+        master.replicas.lose(0)
+        master.leases_left = 4
+    master.wait_for(lambda: len(master.received.counted) == 40, "steps without it")
+    processes[0].send_signal(signal.SIGCONT)
+    master.wait_for(lambda: 0 in master.replicas.generations[-1].members, "its return")
+    go_on(master)
+    assert [process.wait(WAIT_S) for process in processes] == [0, 0]
+    check(master)
+
+
+def test_a_worker_leaves_and_the_last_one_saves_its_values(
+    master: FakeMaster, start: StartProcess
+) -> None:
+    processes = begin(master, start)
+    processes[0].send_signal(signal.SIGTERM)
+    assert processes[0].wait(WAIT_S) == 0
+    master.leases_left = 2
+    master.wait_for(lambda: len(master.received.counted) == 30, "steps without it")
+    processes[1].send_signal(signal.SIGTERM)
+    assert processes[1].wait(WAIT_S) == 0
+    assert master.replicas.stored == master.replicas.counted
+    master.workers_wanted = 1
+    go_on(master)
+    assert start(2).wait(WAIT_S) == 0
+    check(master)
+
+
+def test_workers_go_back_to_what_a_new_master_has(master: FakeMaster, start: StartProcess) -> None:
+    processes = begin(master, start)
+    with master.changed:
+        master.replicas.end(save=True)
+    master.wait_for(lambda: master.replicas.stored == master.replicas.counted, "values")
+    snapshot, counted = master.snapshot(), list(master.received.counted)
+    master.leases_left = 2
+    master.wait_for(lambda: len(master.received.counted) == 30, "steps that get lost")
+    master.restart(snapshot)
+    with master.changed:
+        master.received.counted[:] = counted
+    go_on(master)
+    assert [process.wait(WAIT_S) for process in processes] == [0, 0]
+    check(master)
