@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,15 @@ class EngineSuite:
     def steps(self, model: ModelEngine) -> StepEngine:
         assert model.steps is not None
         return model.steps
+
+    @pytest.fixture
+    def replicas(self, description: JobDescription) -> list[StepEngine]:
+        """Two that train in step."""
+        self.framework.prepare()
+        replicated = replace(description, training=replace(description.training, replicated=True))
+        context = {"job": "points", "worker_id": 0, "master": ""}
+        loaded = [self.framework.load(replicated, context).steps for _ in range(2)]
+        return [steps for steps in loaded if steps is not None]
 
     # --- minibatches -------------------------------------------------------------------------
 
@@ -196,6 +206,67 @@ class EngineSuite:
             steps.trace(model.sample, local=local)
         sizes = {batch.size: steps.gradient(batch).loss for batch in batches_of(model, points)}
         assert set(sizes) == {8, 4}
+
+    # --- replicas ------------------------------------------------------------------------------
+
+    def test_a_replica_alone_steps_as_the_sum_of_several_does(
+        self, model: ModelEngine, replicas: list[StepEngine]
+    ) -> None:
+        alone, other = replicas
+        before, found = alone.pack(), other.gradient(model.sample)
+        np.testing.assert_array_equal(other.pack(), before)
+        parts = flat((*found.gradient, *found.state_delta))
+        assert [(part.dtype, part.size) for part in parts] == [
+            (np.dtype(part.dtype), part.count) for part in other.replica_parts
+        ]
+        assert alone.step(model.sample) == pytest.approx(found.loss, rel=1e-5)
+        other.apply(parts[: len(found.gradient)], parts[len(found.gradient) :])
+        for mine, theirs, then in zip(
+            alone.read(), other.read(), alone.layout.views(before), strict=True
+        ):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-6)
+            assert not np.array_equal(mine, then)
+
+    def test_a_replica_continues_from_the_payload_of_another(
+        self, model: ModelEngine, replicas: list[StepEngine]
+    ) -> None:
+        first, newcomer = replicas
+        first.step(model.sample)
+        payload = first.pack()
+        assert payload.nbytes == first.layout.nbytes
+        newcomer.assign(payload)
+        for each in replicas:
+            each.set_learning_rate(0.01)
+            each.step(model.sample)
+            each.finish()
+        np.testing.assert_array_equal(first.pack(), newcomer.pack())
+        assert not np.array_equal(first.pack(), payload)
+
+    def test_the_rate_of_a_replica_can_be_set_and_taken_back(
+        self, model: ModelEngine, replicas: list[StepEngine]
+    ) -> None:
+        steps, other = replicas
+        trained = steps.read()[0]
+        steps.set_learning_rate(0.0)
+        steps.step(model.sample)
+        np.testing.assert_array_equal(steps.read()[0], trained)
+        steps.assign(other.pack())
+        steps.set_learning_rate(None)
+        for each in replicas:
+            each.step(model.sample)
+        np.testing.assert_array_equal(steps.pack(), other.pack())
+
+    def test_a_loss_of_a_replica_that_is_not_finite_changes_nothing(
+        self, model: ModelEngine, replicas: list[StepEngine]
+    ) -> None:
+        steps, before = replicas[0], replicas[0].pack()
+        values = before.copy()
+        for view in steps.layout.views(values)[:1]:
+            view[:] = np.nan
+        steps.assign(values)
+        assert not np.isfinite(steps.step(model.sample))
+        assert not steps.gradient(model.sample).is_finite
+        np.testing.assert_array_equal(steps.pack(), values)
 
     # --- other tasks ---------------------------------------------------------------------------
 

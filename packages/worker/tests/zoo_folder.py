@@ -53,7 +53,8 @@ class ZooFolder:
         # Not imported above: many tests need no TensorFlow, which takes seconds to import.
         from edl_worker.engines.tensorflow.model import load_model_file
 
-        keep = {k: options.pop(k) for k in ("context", "purpose", "seed", "saved") if k in options}
+        names = ("context", "purpose", "seed", "saved", "replicated")
+        keep = {k: options.pop(k) for k in names if k in options}
         return load_model_file(self.reference(model_def, **options), **keep)
 
     def line(self, path: str, text: str) -> int:

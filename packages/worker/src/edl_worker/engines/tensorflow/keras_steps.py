@@ -88,6 +88,11 @@ class KerasSteps:
         """The number of traces of the gradient; more than a few is an error."""
         return self._gradient.traces
 
+    @property
+    def update_traces(self) -> int:
+        """The largest number of traces of a function of the optimizer; likewise."""
+        return self._optimizer_step().traces
+
     def describe(self) -> ModelDescription:
         """Return the model as the master needs to know it."""
         file = self._file

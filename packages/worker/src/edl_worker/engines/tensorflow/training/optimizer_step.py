@@ -69,6 +69,11 @@ class OptimizerStep:
             self._trace_apply, autograph=False, reduce_retracing=True, jit_compile=self._jit or None
         )
 
+    @property
+    def traces(self) -> int:
+        """The number of traces of the step or of the update, whichever is larger."""
+        return max(self._step.traces, int(self._apply.experimental_get_tracing_count()))
+
     def prime(self, batch: Batch) -> None:
         """Trace the step once for all sizes of a minibatch shaped like this one."""
         self._step.prime(batch.size, batch.features, batch.labels, batch.weights)
