@@ -13,7 +13,7 @@ import numpy as np
 
 from edl_proto import tensor
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.v1 import job_pb2, parameters_pb2, replicas_pb2, task_pb2
+from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 from edl_testing.fake_replicas import FakeReplicas
 
 
@@ -283,46 +283,6 @@ class FakeLedger:
         if self.sync and header.claim.base_version != self.version:
             return parameters_pb2.STALE
         return parameters_pb2.APPLIED
-
-    # --- steps of replicas -----------------------------------------------------------------
-
-    def count(self, worker: int, claim: replicas_pb2.ReplicaClaim) -> None:
-        """Count a minibatch of a step that all members have; the lease must be the worker's."""
-        task = self.find_lease(claim.lease)
-        assert (task.worker, task.applied) == (worker, claim.minibatch), f"not in order: {claim}"
-        task.applied += 1
-        task.done = task.complete is not None and task.complete.minibatches == task.applied
-        task.token = 0 if task.done else task.token
-        self.received.counted.append((claim.lease.task.number, claim.minibatch))
-
-    def positions(self, worker: int) -> list[replicas_pb2.LeasePosition]:
-        """Return the leases of a worker, and how many minibatches of each task count."""
-        return [
-            replicas_pb2.LeasePosition(
-                lease=task_pb2.LeaseRef(task=task.lease.task, token=task.token),
-                minibatches=task.applied,
-            )
-            for task in self.all_tasks()
-            if task.token and task.worker == worker
-        ]
-
-    def release(self, worker: int) -> None:
-        """Return the leases of a worker to the queue."""
-        for task in self.all_tasks():
-            if task.worker == worker and not task.done:
-                task.token, task.complete = 0, None
-        self.changed.notify_all()
-
-    def put_values(self, version: int, values: np.ndarray[Any, Any]) -> None:
-        """Take the values of a replicated model."""
-        self.values, self.version = values, version
-        for name, (frozen, _) in self.frozen.items():
-            if frozen == version:
-                self.frozen[name] = version, values.copy()
-        self.replicas.on_stored(version)
-        self.changed.notify_all()
-
-    # --- pushes ----------------------------------------------------------------------------
 
     def apply_accumulated(self) -> None:
         total = sum(records for records, _, _ in self.accumulated)

@@ -23,7 +23,7 @@ from edl_testing import fake_services as services
 from edl_testing.fake_ledger import FakeLedger
 from edl_testing.fake_replicas import FakeReplicas
 
-WAIT_S = float(__import__("os").environ.get("DBG_WAIT", 200.0))
+WAIT_S = 200.0
 """The deadline of everything that a test waits for."""
 
 

@@ -3,42 +3,38 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import replicas_pb2 as pb
-from edl_proto.v1 import replicas_pb2_grpc
+from edl_proto.v1 import replicas_pb2_grpc, task_pb2
 
 WAIT_S = 0.3
 """How long a call of Join waits."""
 
 
-class Ledger(Protocol):
-    """What counts the steps."""
+class ReplicaTasks(Protocol):
+    """The tasks of a job, under the lock ``changed``."""
 
     changed: threading.Condition
     incarnation: str
     workers_wanted: int
+    next_token: int
+    received: Any
 
-    def count(self, worker: int, claim: pb.ReplicaClaim) -> None:
-        """Count a minibatch."""
+    def all_tasks(self) -> Iterator[Any]:
+        """Return all tasks."""
 
-    def positions(self, worker: int) -> list[pb.LeasePosition]:
-        """Return the leases of a worker, and how many minibatches of each task count."""
-
-    def release(self, worker: int) -> None:
-        """Return the leases of a worker to the queue."""
-
-    @property
-    def next_token(self) -> int:
-        """The token of the next lease."""
+    def find_lease(self, ref: task_pb2.LeaseRef) -> Any:
+        """Return the task of a lease that is held."""
 
 
 class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
     """The members of one job; a test may end generations, and lose members.
 
     Args:
-        ledger: whose lock protects everything here.
+        tasks: whose lock protects everything here.
         folder: where members meet.
 
     Attributes:
@@ -51,8 +47,8 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         saving: member that was asked for its values when it left.
     """
 
-    def __init__(self, ledger: Ledger, folder: str) -> None:
-        self._ledger = ledger
+    def __init__(self, tasks: ReplicaTasks, folder: str) -> None:
+        self._tasks = tasks
         self.folder = folder
         self.generations: list[pb.Generation] = []
         self.counted = self.stored = 0
@@ -68,7 +64,7 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         self._open: dict[int, pb.ReplicaStep] = {}
         self._positions: dict[int, list[pb.LeasePosition]] = {}
 
-    # --- what a test or the ledger does, with the lock held --------------------------------
+    # --- what a test or the master does, with the lock held --------------------------------
 
     def end(self, **options: Any) -> None:
         """End the generation; the next one has these options."""
@@ -79,7 +75,7 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
     def lose(self, worker: int) -> None:
         """Go on without a member."""
         if worker not in self._reached:
-            self._ledger.release(worker)
+            self._release(worker)
             return
         del self._reached[worker]
         self._gone.append(worker)
@@ -100,7 +96,7 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
     # --- the service -----------------------------------------------------------------------
 
     def Join(self, request: pb.JoinRequest, context: Any) -> pb.JoinReply:
-        with self._ledger.changed:
+        with self._tasks.changed:
             self._check(request.incarnation)
             worker = request.worker_id
             if self._has_left(worker):
@@ -108,7 +104,7 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
             if worker not in self._reached and worker not in self.joining:
                 self.joining.append(worker)
                 self.end()
-            self._ledger.changed.wait_for(
+            self._tasks.changed.wait_for(
                 lambda: self._newer(request) or self.saving == worker or self._has_left(worker),
                 WAIT_S,
             )
@@ -123,7 +119,7 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
             return pb.JoinReply(generation=generation)
 
     def Report(self, request: pb.ReportRequest, context: Any) -> pb.ReportReply:
-        with self._ledger.changed:
+        with self._tasks.changed:
             self._check(request.incarnation)
             worker, present = request.worker_id, self.generations[-1:]
             if worker not in self._reached:
@@ -142,13 +138,13 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
             if is_leaving and not self.is_ending and None not in self._reached.values():
                 self.end()  # others have the values of those that leave
             self._continue()
-            self._ledger.changed.notify_all()
+            self._tasks.changed.notify_all()
             return pb.ReportReply(counted=self.counted, ended=self.is_ending)
 
     # --- inside ----------------------------------------------------------------------------
 
     def _check(self, incarnation: str) -> None:
-        if incarnation != self._ledger.incarnation:
+        if incarnation != self._tasks.incarnation:
             raise EdlError(ErrorCode.STALE_INCARNATION, "the master was replaced")
 
     def _newer(self, request: pb.JoinRequest) -> bool:
@@ -172,20 +168,20 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
             step = self._open.pop(self.counted)
             self.steps.append(step)
             for each in step.claims:
-                self._ledger.count(each.worker_id, each.claim)
+                self._count_minibatch(each.worker_id, each.claim)
         begun_at = self.generations[-1].version if self.generations else 0
         if self.counted >= begun_at and not self.is_ending:
             self._release_gone()
 
     def _release_gone(self) -> None:
         for worker in self._gone:
-            self._ledger.release(worker)
+            self._release(worker)
         self._gone.clear()
 
     def _continue(self) -> None:
         if (self.generations and not self.is_ending) or self._stopped != set(self._reached):
             return
-        if not self.generations and len(self.joining) < self._ledger.workers_wanted:
+        if not self.generations and len(self.joining) < self._tasks.workers_wanted:
             return
         have = [v for v in self._reached.values() if v is not None]
         version = max(have, default=self.counted)
@@ -197,7 +193,7 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         if holders == list(self._reached) and not staying and not self.joining:
             if holders and self.stored < version:
                 self.saving = holders[0]
-                self._ledger.changed.notify_all()
+                self._tasks.changed.notify_all()
                 return
         elif holders and not set(holders) & set(staying):
             staying = list(self._reached)
@@ -213,7 +209,7 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
                     members=members,
                     version=version,
                     sources=[worker for worker in ranked if worker in holders],
-                    next_token=self._ledger.next_token,
+                    next_token=self._tasks.next_token,
                     folder=self.folder,
                     **self.next,
                 )
@@ -221,14 +217,35 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
             self.next = {}
             self._positions = {worker: self._find_positions(worker) for worker in members}
         self._count()
-        self._ledger.changed.notify_all()
+        self._tasks.changed.notify_all()
+
+    def _count_minibatch(self, worker: int, claim: pb.ReplicaClaim) -> None:
+        task = self._tasks.find_lease(claim.lease)
+        assert (task.worker, task.applied) == (worker, claim.minibatch), f"not in order: {claim}"
+        task.applied += 1
+        task.done = task.complete is not None and task.complete.minibatches == task.applied
+        task.token = 0 if task.done else task.token
+        self._tasks.received.counted.append((claim.lease.task.number, claim.minibatch))
+
+    def _release(self, worker: int) -> None:
+        """Return the leases of a worker to the queue."""
+        for task in self._tasks.all_tasks():
+            if task.worker == worker and not task.done:
+                task.token, task.complete = 0, None
+        self._tasks.changed.notify_all()
 
     def _find_positions(self, worker: int) -> list[pb.LeasePosition]:
         """Return the leases of a worker, and how many minibatches of each are in the values."""
-        positions = self._ledger.positions(worker)
+        held = [one for one in self._tasks.all_tasks() if one.token and one.worker == worker]
+        counts = {one.token: one.applied for one in held}
         for step in self._open.values():
             for claim in (each.claim for each in step.claims):
-                for position in positions:
-                    if position.lease == claim.lease:
-                        position.minibatches = max(position.minibatches, claim.minibatch + 1)
-        return positions
+                if claim.lease.token in counts:
+                    counts[claim.lease.token] = claim.minibatch + 1
+        return [
+            pb.LeasePosition(
+                lease=task_pb2.LeaseRef(task=one.lease.task, token=one.token),
+                minibatches=counts[one.token],
+            )
+            for one in held
+        ]

@@ -166,7 +166,11 @@ class ParameterService:
             master = self._check_caller(header)
             accepted = header.version == master.replicas.counted
             if accepted:
-                master.put_values(header.version, values)
+                master.values, master.version = values, header.version
+                for name, (version, _) in master.frozen.items():
+                    if version == header.version:
+                        master.frozen[name] = version, values.copy()
+                master.replicas.on_stored(header.version)
         yield parameters_pb2.PutValuesReply(accepted=accepted).SerializeToString()
 
     def pull(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:

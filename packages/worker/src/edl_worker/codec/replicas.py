@@ -12,9 +12,9 @@ from edl_worker.core.replicas import (
     Generation,
     JoinAnswer,
     Note,
+    ReplicaStep,
     Report,
     ReportAnswer,
-    Step,
 )
 
 _STOPS, _GOES_ON = b"\x01", b"\x00"
@@ -85,7 +85,7 @@ def decode_note(content: bytes) -> Note:
     return Note(fields.decode(Claim, message, lease=decode_ref(message.lease)), stops)
 
 
-def _encode_step(step: Step) -> replicas_pb2.ReplicaStep:
+def _encode_step(step: ReplicaStep) -> replicas_pb2.ReplicaStep:
     return replicas_pb2.ReplicaStep(
         version=step.version,
         claims=[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edl_worker.core.replicas import Claim, Generation, Note, Report, ReportAnswer, Step
+from edl_worker.core.replicas import Claim, Generation, Note, ReplicaStep, Report, ReportAnswer
 from edl_worker.core.tasks import Lease, OutOfOrderError, TaskLostError
 
 
@@ -28,7 +28,7 @@ class MemberProgress:
         self.generation: Generation | None = None
         self.ended = self.lost = self.stopped = False
         self._counts: dict[int, int] = {}
-        self._steps: list[Step] = []
+        self._steps: list[ReplicaStep] = []
         self._compute_s: list[float] = []
 
     @property
@@ -108,7 +108,7 @@ class MemberProgress:
             if note.claim is not None
         }
         self._version += 1
-        self._steps.append(Step(self._version, claims))
+        self._steps.append(ReplicaStep(self._version, claims))
         own = claims.get(self._worker)
         if own is not None:
             self._counts[own.lease.token] = own.minibatch + own.minibatches

@@ -44,7 +44,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a member tells the others with its gradient.
+    """A message of a member to the others, which goes with its gradient.
 
     Attributes:
         claim: what it adds; None: nothing.
@@ -56,8 +56,8 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """What the members have added to the step that made a version, by worker."""
+class ReplicaStep:
+    """The claims of all members on the step that made a version, by worker."""
 
     version: int
     claims: Mapping[int, Claim]
@@ -120,7 +120,7 @@ class Report:
 
     generation: int
     version: int | None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ReplicaStep, ...] = ()
     stopped: bool = False
     compute_s: float = 0.0
 

@@ -93,7 +93,7 @@ class TaskRunner:
 
     @property
     def take_part(self) -> Callable[[], None] | None:
-        """What to do again and again while there is no task, waiting a little each time."""
+        """Work that does not end while there is no task; each call waits a little."""
         if self._training is None or self._training.member is None:
             return None
         return self._training.member.take_part
