@@ -27,6 +27,7 @@ from edl_master.core.events import (
     WorkerReady,
     WorkerRegistered,
 )
+from edl_master.core.replica_events import GenerationRequested, GroupLeft
 
 
 def answer_after_end(
@@ -44,6 +45,8 @@ def answer_after_end(
             count(event)
         case WorkerRegistered() | WorkerReady() | LeaseRequested():
             emit(LeaveJob("job-over"))
+        case GenerationRequested():
+            emit(GroupLeft())
         case HeartbeatReceived(leases=leases):
             emit(HeartbeatAnswer(leases, "job-over"))
         case TaskCompleted() | TaskFailed() | ScaleRequested() | LearningRateRequested():

@@ -101,6 +101,8 @@ class ReplicaMember:
             answer = self._client.join(progress.number)
             if answer.generation is not None:
                 self._enter(answer.generation)
+            elif answer.left:
+                time.sleep(_IDLE_S)  # the job is over, as the answer to another call says
         return progress.is_member
 
     def take_part(self) -> None:
@@ -186,12 +188,14 @@ class ReplicaMember:
             "generation %d begins at version %d: member %d of %d",
             *(generation.number, generation.version, rank + 1, len(members)),
         )
+        # A process that is no member any more, but slow to notice, may still write to old memory.
+        same = self._memory is not None and (
+            set(members) == set(generation.sources) == set(self._memory[0])
+        )
+        kept = self._memory[1] if same and self._memory is not None else None
+        self._memory = None
         if len(members) == 1:
             return
-        kept = None
-        # Not if others have shared it, who may be slow to notice that they are no members any more.
-        if self._memory is not None and set(generation.sources) == set(self._memory[0]):
-            kept = self._memory[1] if set(members) == set(generation.sources) else None
         # A new master counts generations anew.
         folder = Path(generation.folder) / f"{self._client.incarnation}-{generation.number}"
         try:
