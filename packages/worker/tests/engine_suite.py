@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from edl_proto.v1 import job_pb2
 from edl_worker.codec.jobs import decode_job
 from edl_worker.core.batch import Batch
 from edl_worker.core.job import JobDescription
+from edl_worker.core.replica_engine import ReplicaEngine
 from edl_worker.core.step_engine import Framework, ModelEngine, StepEngine
 from edl_worker.training.trainer import LocalTrainer
 from elasticdl.python.common.constants import Mode
@@ -45,6 +46,10 @@ def flat(parts: Any) -> list[Array]:
     return [np.frombuffer(part, np.float32) for part in parts]
 
 
+def values_of(steps: StepEngine) -> list[Array]:
+    return steps.layout.views(steps.pack())
+
+
 class EngineSuite:
     """Subclasses say which framework it is."""
 
@@ -65,13 +70,13 @@ class EngineSuite:
         return model.steps
 
     @pytest.fixture
-    def replicas(self, description: JobDescription) -> list[StepEngine]:
+    def replicas(self, description: JobDescription) -> list[ReplicaEngine]:
         """Two that train in step."""
         self.framework.prepare()
         replicated = replace(description, training=replace(description.training, replicated=True))
         context = {"job": "points", "worker_id": 0, "master": ""}
         loaded = [self.framework.load(replicated, context).steps for _ in range(2)]
-        return [steps for steps in loaded if steps is not None]
+        return [cast(ReplicaEngine, steps) for steps in loaded]
 
     # --- minibatches -------------------------------------------------------------------------
 
@@ -118,11 +123,10 @@ class EngineSuite:
         np.testing.assert_array_equal(steps.pack(), before)
 
     def test_values_that_were_read_stay_as_they_are(self, steps: StepEngine) -> None:
-        read = steps.read()
-        noted = [part.copy() for part in read]
+        read = steps.pack()
+        noted = read.copy()
         steps.assign(np.zeros(steps.layout.nbytes, np.uint8))
-        for part, value in zip(read, noted, strict=True):
-            np.testing.assert_array_equal(part, value)
+        np.testing.assert_array_equal(read, noted)
 
     def test_outputs_are_those_of_the_present_values(
         self, model: ModelEngine, steps: StepEngine
@@ -167,35 +171,35 @@ class EngineSuite:
     def test_a_step_is_a_gradient_that_the_optimizer_applies(
         self, model: ModelEngine, steps: StepEngine
     ) -> None:
-        before, computed = steps.read(), steps.gradient(model.sample)
+        before, computed = values_of(steps), steps.gradient(model.sample)
         steps.place_optimizer(0, None)
         assert steps.step(model.sample) == pytest.approx(computed.loss, rel=1e-5)
         changes = [-RATE * part for part in flat(computed.gradient)] + flat(computed.state_delta)
-        for then, change, now in zip(before, changes, steps.read(), strict=True):
+        for then, change, now in zip(before, changes, values_of(steps), strict=True):
             np.testing.assert_allclose(now, then + change, rtol=1e-4, atol=1e-6)
 
     def test_callbacks_may_set_another_rate_and_take_it_back(
         self, model: ModelEngine, steps: StepEngine
     ) -> None:
-        before = steps.read()[0]
+        before = values_of(steps)[0]
         steps.place_optimizer(0, 0.0)
         steps.step(model.sample)
-        np.testing.assert_array_equal(steps.read()[0], before)
+        np.testing.assert_array_equal(values_of(steps)[0], before)
         steps.place_optimizer(1, None)
         steps.step(model.sample)
-        assert not np.array_equal(steps.read()[0], before)
+        assert not np.array_equal(values_of(steps)[0], before)
 
     def test_a_difference_is_sent_as_a_gradient_is(
         self, model: ModelEngine, steps: StepEngine
     ) -> None:
         trainer = LocalTrainer(steps)
         trainer.begin_push(0)
-        before = steps.read()
+        before = values_of(steps)
         losses = [trainer.add(model.sample) for _ in range(2)]
         pushed = trainer.take()
         assert pushed.loss == pytest.approx(sum(losses) / 2)
         for then, now, part in zip(
-            before, steps.read(), flat((*pushed.gradient, *pushed.state_delta)), strict=True
+            before, values_of(steps), flat((*pushed.gradient, *pushed.state_delta)), strict=True
         ):
             np.testing.assert_array_equal(part, now - then)
 
@@ -210,7 +214,7 @@ class EngineSuite:
     # --- replicas ------------------------------------------------------------------------------
 
     def test_a_replica_alone_steps_as_the_sum_of_several_does(
-        self, model: ModelEngine, replicas: list[StepEngine]
+        self, model: ModelEngine, replicas: list[ReplicaEngine]
     ) -> None:
         alone, other = replicas
         before, found = alone.pack(), other.gradient(model.sample)
@@ -222,13 +226,13 @@ class EngineSuite:
         assert alone.step(model.sample) == pytest.approx(found.loss, rel=1e-5)
         other.apply(parts[: len(found.gradient)], parts[len(found.gradient) :])
         for mine, theirs, then in zip(
-            alone.read(), other.read(), alone.layout.views(before), strict=True
+            values_of(alone), values_of(other), alone.layout.views(before), strict=True
         ):
             np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-6)
             assert not np.array_equal(mine, then)
 
     def test_a_replica_continues_from_the_payload_of_another(
-        self, model: ModelEngine, replicas: list[StepEngine]
+        self, model: ModelEngine, replicas: list[ReplicaEngine]
     ) -> None:
         first, newcomer = replicas
         first.step(model.sample)
@@ -243,13 +247,13 @@ class EngineSuite:
         assert not np.array_equal(first.pack(), payload)
 
     def test_the_rate_of_a_replica_can_be_set_and_taken_back(
-        self, model: ModelEngine, replicas: list[StepEngine]
+        self, model: ModelEngine, replicas: list[ReplicaEngine]
     ) -> None:
         steps, other = replicas
-        trained = steps.read()[0]
+        trained = values_of(steps)[0]
         steps.set_learning_rate(0.0)
         steps.step(model.sample)
-        np.testing.assert_array_equal(steps.read()[0], trained)
+        np.testing.assert_array_equal(values_of(steps)[0], trained)
         steps.assign(other.pack())
         steps.set_learning_rate(None)
         for each in replicas:
@@ -257,7 +261,7 @@ class EngineSuite:
         np.testing.assert_array_equal(steps.pack(), other.pack())
 
     def test_a_loss_of_a_replica_that_is_not_finite_changes_nothing(
-        self, model: ModelEngine, replicas: list[StepEngine]
+        self, model: ModelEngine, replicas: list[ReplicaEngine]
     ) -> None:
         steps, before = replicas[0], replicas[0].pack()
         values = before.copy()

@@ -153,16 +153,14 @@ class LinearSteps:
         return [Part("float32", 5), Part("float32", 4)]
 
     def pack(self) -> Array:
-        return np.concatenate([part.view(np.uint8) for part in self.read()])
+        flat = np.concatenate([self._line.kernel, self._line.bias, self._line.mean])
+        return flat.view(np.uint8)
 
     def place_optimizer(self, version: int, learning_rate: float | None) -> None:
         self.set_learning_rate(learning_rate)
 
     def encode(self, gradient: Sequence[Any]) -> tuple[tuple[memoryview, ...], WirePrecision]:
         return tuple(memoryview(part).cast("B") for part in gradient), WirePrecision.FLOAT32
-
-    def read(self) -> list[Array]:
-        return [np.concatenate([self._line.kernel, self._line.bias]), self._line.mean.copy()]
 
     def assign(self, payload: Array, precision: WirePrecision = WirePrecision.FLOAT32) -> None:
         trained, mean = (part.copy() for part in self.layout.views(payload, precision))

@@ -29,7 +29,6 @@ from edl_worker.core.model_description import (
     TableDescription,
     VariableDescription,
 )
-from edl_worker.core.replicas import Part
 from edl_worker.core.tasks import CallbackResult, EpochLogs
 from elasticdl.python.common.constants import Mode
 
@@ -164,11 +163,7 @@ class RowEngine(Protocol):
 
 
 class StepEngine(Protocol):
-    """The values of a model, and the steps that compute on them or change them.
-
-    If replicas of the model train in step (``TrainingSettings.replicated``), the state of the
-    model's own optimizer is among the values, which ``apply`` and ``step`` update.
-    """
+    """The values of a model, and the steps that compute on them or change them."""
 
     @property
     def layout(self) -> PayloadLayout[VariableDescription]:
@@ -186,11 +181,9 @@ class StepEngine(Protocol):
         """Return the model as the master needs to know it."""
 
     def trace(self, batch: Batch, *, local: bool) -> None:
-        """Trace a step once for all sizes of a minibatch shaped like this one.
+        """Trace ``step`` if it is local, or else ``gradient``, for minibatches like this one.
 
-        Args:
-            batch: any minibatch.
-            local: trace ``step``; otherwise ``gradient``.
+        One trace is for all sizes.
         """
 
     def gradient(
@@ -209,32 +202,8 @@ class StepEngine(Protocol):
     def step(self, batch: Batch) -> float:
         """Update the values with the model's own optimizer; return the loss.
 
-        Of a replicated model nothing changes if the loss is not finite; it is NaN if the gradient
-        is not finite, unless the optimizer handles that.
+        Nothing changes if that is not finite. It is NaN for a gradient that the optimizer refuses.
         """
-
-    # Only of a replicated model: ``apply``, ``set_learning_rate``, ``finish``, ``replica_parts``.
-
-    def apply(
-        self, gradient: Sequence[npt.NDArray[Any]], state_delta: Sequence[npt.NDArray[Any]]
-    ) -> None:
-        """Update the values with the sum of the replicas' gradients and the model's own optimizer.
-
-        Args:
-            gradient: a flat array for each trainable group; it is not used after the call.
-            state_delta: likewise for each group of the model's own state; empty if training
-                changes none.
-        """
-
-    def set_learning_rate(self, rate: float | None) -> None:
-        """Set the learning rate of the model's own optimizer; None: the one that it came with."""
-
-    def finish(self) -> None:
-        """Give the model the values that its optimizer ends with, such as their average."""
-
-    @property
-    def replica_parts(self) -> Sequence[Part]:
-        """The arrays that replicas add up: trainable groups, then groups of the model's state."""
 
     def place_optimizer(self, version: int, learning_rate: float | None) -> None:
         """Set where the optimizer of ``step`` stands.
@@ -246,9 +215,6 @@ class StepEngine(Protocol):
 
     def encode(self, gradient: Sequence[Any]) -> tuple[tuple[memoryview, ...], WirePrecision]:
         """Return flat arrays of the trainable groups as they are sent, and their precision."""
-
-    def read(self) -> list[npt.NDArray[Any]]:
-        """Return a copy of the present values, one flat array for each group of the layout."""
 
     def pack(self) -> npt.NDArray[np.uint8]:
         """Return a copy of the present values as one payload of the layout."""

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from edl_proto.errors import EdlError
 from edl_worker.concurrency.shared_state import LeavingError, SharedState
@@ -15,6 +15,7 @@ from edl_worker.config import Settings
 from edl_worker.core.batch import Batch
 from edl_worker.core.model_description import ModelDescription
 from edl_worker.core.registration import JobAdmission
+from edl_worker.core.replica_engine import ReplicaEngine
 from edl_worker.core.step_engine import OptimizerState, Profiler, StepEngine
 from edl_worker.core.tasks import (
     Lease,
@@ -248,7 +249,8 @@ class _Training:
         }
         if job.training.replicated:
             reduction = job.training.reduction or steps.describe().reduction
-            self.member = ReplicaMember(steps, client, replicas, state, reduction)
+            replica_steps = cast(ReplicaEngine, steps)  # since the job is replicated
+            self.member = ReplicaMember(replica_steps, client, replicas, state, reduction)
             self.values = self.member
             self.loop = ReplicatedLoop(member=self.member, **options)
         else:
@@ -273,7 +275,7 @@ class _Training:
             if self.steps.tables is not None:
                 stack.enter_context(self.steps.tables.stored_rows(self._scan))
             if self.member is not None:
-                self.steps.set_learning_rate(lease.learning_rate)
+                cast(ReplicaEngine, self.steps).set_learning_rate(lease.learning_rate)
             exporter = replace(self._loaded.exporter, optimizer=self._optimizer_state(lease))
             return exporter.export(lease.export, lease.part_path)
 

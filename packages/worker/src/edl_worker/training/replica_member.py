@@ -22,8 +22,9 @@ from edl_worker.concurrency.shared_state import LeavingError, SharedState
 from edl_worker.core.batch import Batch
 from edl_worker.core.exchange import ParameterReply, PullRequest
 from edl_worker.core.member_progress import MemberProgress
+from edl_worker.core.replica_engine import ReplicaEngine
 from edl_worker.core.replicas import Claim, Generation
-from edl_worker.core.step_engine import StepEngine, StepResult
+from edl_worker.core.step_engine import StepResult
 from edl_worker.core.tasks import Lease, MasterReplacedError, WorkerPhase
 from edl_worker.training.replica import ReceiveBuffer
 from edl_worker.training.replica_reporter import ReplicaReporter
@@ -48,7 +49,7 @@ class ReplicaMember:
 
     def __init__(
         self,
-        steps: StepEngine,
+        steps: ReplicaEngine,
         parameters: ParameterClient,
         client: ReplicaClient,
         state: SharedState,

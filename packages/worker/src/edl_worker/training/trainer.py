@@ -92,7 +92,7 @@ class LocalTrainer(Trainer):
     def begin_push(self, version: int, learning_rate: float | None = None) -> None:
         """Note the present values."""
         self._loss_sum, self._records = 0.0, 0
-        self._start = self._engine.read()
+        self._start = self._values()
         self._engine.place_optimizer(version, learning_rate)
 
     def add(
@@ -106,9 +106,13 @@ class LocalTrainer(Trainer):
 
     def take(self) -> StepResult:
         """Return the difference of the values since ``begin_push``, as a gradient."""
-        pairs = zip(self._engine.read(), self._start, strict=True)
+        pairs = zip(self._values(), self._start, strict=True)
         difference = [now - then for now, then in pairs]
         border = sum(group.trainable for group in self._engine.layout.groups)
         gradient, precision = self._engine.encode(difference[:border])
         delta = tuple(memoryview(part).cast("B") for part in difference[border:])
         return StepResult(gradient, delta, self._loss_sum / self._records, (), precision)
+
+    def _values(self) -> list[npt.NDArray[Any]]:
+        """Return a copy of the present values, a flat array for each group of the layout."""
+        return self._engine.layout.views(self._engine.pack())

@@ -16,7 +16,6 @@ from edl_worker.core.batch import Batch
 from edl_worker.core.job import WirePrecision
 from edl_worker.core.layer_state import LayerState
 from edl_worker.core.model_description import ModelDescription
-from edl_worker.core.replicas import Part
 from edl_worker.core.step_engine import ExportForm, OptimizerState, RowRequest, StepResult
 from edl_worker.core.tasks import CallbackResult, EpochLogs
 from edl_worker.engines.tensorflow import weights
@@ -24,14 +23,9 @@ from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables
 from edl_worker.engines.tensorflow.epoch_callbacks import CallbackCaller
 from edl_worker.engines.tensorflow.export_forms import export_forms
 from edl_worker.engines.tensorflow.model import ModelFile
-from edl_worker.engines.tensorflow.optimizers import (
-    build_optimizers,
-    describe_optimizers,
-    encode_value,
-)
+from edl_worker.engines.tensorflow.optimizers import describe_optimizers, encode_value
 from edl_worker.engines.tensorflow.saved_optimizer import (
     find_slots,
-    with_own_optimizer,
     with_restored_optimizer,
 )
 from edl_worker.engines.tensorflow.training.arena import Arena
@@ -52,7 +46,7 @@ class KerasSteps:
         epochs: int = 1,
         input_spec: Any = None,
         warnings: tuple[str, ...] = (),
-        replicated: bool = False,
+        optimizer: Sequence[keras.Variable] | None = None,
     ) -> None:
         """Arrange the values of a model that has been built.
 
@@ -63,20 +57,19 @@ class KerasSteps:
             epochs: how many the job has, for callbacks.
             input_spec: specification of a minibatch's features, any size.
             warnings: what users should know about its initial values.
-            replicated: its own optimizer makes all updates, and has its state here.
+            optimizer: the state of its own optimizer, if that makes all updates.
 
         Raises:
             EdlError: MODEL_CONTRACT, a weight cannot be sent.
         """
-        optimizer = build_optimizers(file) if replicated else None
         self.layout = Arena(file.model, tables, file.place, optimizer)
         self.precision = precision
         self.tables = tables
         self._file = file
         self._wire = WireValues(self.layout, precision)
-        self._replicated = replicated
-        self._jit = replicated and bool(file.model.jit_compile)
-        checks = replicated and not isinstance(file.optimizer, keras.optimizers.LossScaleOptimizer)
+        as_fit = optimizer is not None
+        self._jit = as_fit and bool(file.model.jit_compile)
+        checks = as_fit and not isinstance(file.optimizer, keras.optimizers.LossScaleOptimizer)
         self._gradient = GradientStep(file, self._wire, tables, checks=checks, jit=self._jit)
         self._own: OptimizerStep | None = None
         self._callbacks = CallbackCaller(file, self.layout, epochs)
@@ -87,11 +80,6 @@ class KerasSteps:
     def traces(self) -> int:
         """The number of traces of the gradient; more than a few is an error."""
         return self._gradient.traces
-
-    @property
-    def update_traces(self) -> int:
-        """The largest number of traces of a function of the optimizer; likewise."""
-        return self._optimizer_step().traces
 
     def describe(self) -> ModelDescription:
         """Return the model as the master needs to know it."""
@@ -130,29 +118,6 @@ class KerasSteps:
         """Set where the optimizer stands; see ``StepEngine``."""
         self._optimizer_step().place_optimizer(version, learning_rate)
 
-    def apply(
-        self, gradient: Sequence[npt.NDArray[Any]], state_delta: Sequence[npt.NDArray[Any]]
-    ) -> None:
-        """Update the values with a sum of gradients; see ``StepEngine``."""
-        self._optimizer_step().apply(gradient, state_delta)
-
-    def set_learning_rate(self, rate: float | None) -> None:
-        """Set the learning rate of the model's own optimizer; see ``StepEngine``."""
-        self._optimizer_step().set_learning_rate(rate)
-
-    def finish(self) -> None:
-        """Give the model the values that its optimizer ends with; see ``StepEngine``."""
-        self._optimizer_step().finish()
-
-    @property
-    def replica_parts(self) -> Sequence[Part]:
-        """The arrays that replicas add up; see ``StepEngine``."""
-        is_mean = self._file.reduction == "mean"
-        return [
-            Part(group.dtype, sum(group.sizes), is_mean or not group.trainable)
-            for group in self.layout.model.groups
-        ]
-
     def _optimizer_step(self) -> OptimizerStep:
         if self._own is None:
             gradient = self._gradient
@@ -169,10 +134,6 @@ class KerasSteps:
         quantized = self._wire.quantize(tensors, [])
         parts, _, precision = self._wire.select(tensors, [], quantized)
         return memory(parts), precision
-
-    def read(self) -> list[npt.NDArray[Any]]:
-        """Return a copy of the present values; see ``StepEngine``."""
-        return [tensor.numpy() for tensor in self._wire.read()]
 
     def pack(self) -> npt.NDArray[np.uint8]:
         """Return a copy of the present values as a payload; see ``StepEngine``."""
@@ -201,14 +162,12 @@ class KerasSteps:
     @property
     def exported_slots(self) -> Sequence[str] | None:
         """The optimizer's slots that an exported model has; see ``StepEngine``."""
-        return None if self.tables is not None or self._replicated else find_slots(self._file)
+        return None if self.tables is not None else find_slots(self._file)
 
     def export_forms(self, optimizer: OptimizerState | None = None) -> Sequence[ExportForm]:
         """Return the forms in which the model can be exported; see ``StepEngine``."""
+        return export_forms(self._file, self._input_spec, lambda: self._with_optimizer(optimizer))
 
-        def with_optimizer() -> AbstractContextManager[None]:
-            if self._replicated:
-                return with_own_optimizer(self._file)
-            return with_restored_optimizer(self._file, self.layout, optimizer)
-
-        return export_forms(self._file, self._input_spec, with_optimizer)
+    def _with_optimizer(self, state: OptimizerState | None) -> AbstractContextManager[None]:
+        """Let Keras save the model with an optimizer."""
+        return with_restored_optimizer(self._file, self.layout, state)

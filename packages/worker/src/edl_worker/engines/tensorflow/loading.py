@@ -19,6 +19,7 @@ from edl_worker.engines.tensorflow.keras_model import LoadedKerasModel, summariz
 from edl_worker.engines.tensorflow.keras_steps import KerasSteps
 from edl_worker.engines.tensorflow.model import ModelFile, load_model_file
 from edl_worker.engines.tensorflow.model.adapters.callbacks import restores_best
+from edl_worker.engines.tensorflow.replica_steps import ReplicaSteps
 from edl_worker.engines.tensorflow.traced_functions import open_size_spec
 from edl_worker.model_file.sample import first_batch
 from edl_worker.trained_model import directory as trained_model
@@ -91,15 +92,15 @@ def _load_for_training(job: JobDescription, context: Mapping[str, Any]) -> Loade
         raise _tables_with_custom_step(tables)
     if tables is not None and options.replicated:
         raise _tables_with_replicas(tables)
-    steps = KerasSteps(
-        file,
-        tables,
-        options.precision,
-        epochs=options.epochs,
-        input_spec=open_size_spec(sample.features, sample.size),
-        warnings=notes,
-        replicated=options.replicated,
-    )
+    known: dict[str, Any] = {
+        "epochs": options.epochs,
+        "input_spec": open_size_spec(sample.features, sample.size),
+        "warnings": notes,
+    }
+    if options.replicated:
+        steps: KerasSteps = ReplicaSteps(file, **known)
+    else:
+        steps = KerasSteps(file, tables, options.precision, **known)
     if tables is not None and options.trains_locally:
         raise _tables_with_local_steps(tables)
     check_best_values(file, tables)

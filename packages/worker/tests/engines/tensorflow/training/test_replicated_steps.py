@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
+from replica_batches import BATCHES, SIZE, X, Y, batch_of, fit, reduce_steps
 from zoo_folder import ZooFolder
 
-from edl_proto.errors import EdlError
-from edl_worker.core.batch import Batch
-from edl_worker.engines.tensorflow.keras_steps import KerasSteps
 from edl_worker.engines.tensorflow.model import ModelFile
-from edl_worker.model_file.errors import ContractErrors
+from edl_worker.engines.tensorflow.replica_steps import ReplicaSteps
 
 SOURCE = """
 import keras
@@ -80,18 +76,7 @@ OPTIMIZERS = [
     MULTI,
     "Own(0.1)",
 ]
-SIZE, STEPS = 8, 5
-RANDOM = np.random.default_rng(1)
-X = RANDOM.normal(size=(SIZE * STEPS, 3)).astype(np.float32)
-Y = RANDOM.normal(size=(SIZE * STEPS, 2)).astype(np.float32)
 Load = Callable[..., ModelFile]
-
-
-def batch_of(start: int, stop: int, x: Any = X, y: Any = Y) -> Batch:
-    return Batch(tf.constant(x[start:stop]), tf.constant(y[start:stop]), stop - start)
-
-
-BATCHES = [batch_of(at, at + SIZE) for at in range(0, len(X), SIZE)]
 
 
 @pytest.fixture
@@ -120,40 +105,6 @@ def load(zoo: ZooFolder) -> Iterator[Load]:
     keras.mixed_precision.set_dtype_policy(policy)
 
 
-def replica(file: ModelFile) -> KerasSteps:
-    return KerasSteps(file, replicated=True)
-
-
-def fit(file: ModelFile, count: int = STEPS) -> None:
-    """Train the model as Keras does."""
-    if not file.model.compiled:
-        file.model.compile(file.optimizer, "mse")
-    if isinstance(file.optimizer, keras.optimizers.ScheduleFreeAdamW):
-        # Keras 3.15 would take zeros for the initial values.
-        file.optimizer.build(file.model.trainable_variables)
-    end = count * SIZE
-    file.model.fit(X[:end], Y[:end], batch_size=SIZE, shuffle=False, verbose=0)
-
-
-def reduce(steps: KerasSteps, batches: Sequence[Batch]) -> None:
-    """Make one step of several replicas that have the same values."""
-    weight = sum(batch.size for batch in batches)
-    total = [np.zeros(part.count, part.dtype) for part in steps.replica_parts]
-    groups = steps.layout.model.groups
-    trainable = sum(group.trainable for group in groups)
-    has_delta = False
-    for batch in batches:
-        result = steps.gradient(batch)
-        assert result.is_finite
-        has_delta = bool(result.state_delta)
-        parts = (*result.gradient, *result.state_delta)
-        for group, added, part in zip(groups, total, parts, strict=False):
-            added += np.frombuffer(part, group.dtype) * (batch.size / weight)
-    for part in total:
-        part.flags.writeable = False  # it is memory of all replicas
-    steps.apply(total[:trainable], total[trainable:] if has_delta else [])
-
-
 def assert_same_values(mine: ModelFile, other: ModelFile, rtol: float = 1e-4) -> None:
     ours, theirs = mine.model.get_weights(), other.model.get_weights()
     state = ([variable.numpy() for variable in each.optimizer.variables] for each in (mine, other))
@@ -171,15 +122,15 @@ def test_every_optimizer_makes_the_steps_of_fit(load: Load, optimizer: str) -> N
     changed = zip(before, reference.model.get_weights(), strict=True)
     assert all(not np.array_equal(then, now) for then, now in changed)
 
-    steps = replica(alone)
+    steps = ReplicaSteps(alone)
     losses = [steps.step(batch) for batch in BATCHES]
     steps.finish()  # as fit does
     assert np.mean(losses) == pytest.approx(reference.model.history.history["loss"][0], rel=1e-4)
     assert_same_values(alone, reference)
 
-    steps = replica(several)
+    steps = ReplicaSteps(several)
     for at in range(0, len(X), SIZE):
-        reduce(steps, [batch_of(at, at + 3), batch_of(at + 3, at + SIZE)])
+        reduce_steps(steps, [batch_of(at, at + 3), batch_of(at + 3, at + SIZE)])
     steps.finish()
     assert_same_values(several, reference)
 
@@ -187,18 +138,18 @@ def test_every_optimizer_makes_the_steps_of_fit(load: Load, optimizer: str) -> N
 def test_moving_statistics_are_those_of_fit_or_weighted_means(load: Load) -> None:
     reference, alone, several = (load(norm=NORM) for _ in range(3))
     fit(reference, 2)
-    steps = replica(alone)
+    steps = ReplicaSteps(alone)
     for batch in BATCHES[:2]:
         steps.step(batch)
     assert_same_values(alone, reference)
 
     parts = batch_of(0, 2), batch_of(2, SIZE)
-    steps, means = replica(several), []
+    steps, means = ReplicaSteps(several), []
     for part in parts:  # of single replicas
         one = load(norm=NORM)
-        replica(one).step(part)
+        ReplicaSteps(one).step(part)
         means.append(one.model.get_layer("norm").moving_mean.numpy() * part.size / SIZE)
-    reduce(steps, parts)
+    reduce_steps(steps, parts)
     found = several.model.get_layer("norm").moving_mean.numpy()
     np.testing.assert_allclose(found, sum(means), 1e-4, 1e-7)
 
@@ -214,7 +165,7 @@ def test_moving_statistics_are_those_of_fit_or_weighted_means(load: Load) -> Non
     ],
 )
 def test_a_payload_has_all_that_training_needs(load: Load, optimizer: str, norm: str) -> None:
-    steps, newcomer = (replica(load(optimizer, norm=norm)) for _ in range(2))
+    steps, newcomer = (ReplicaSteps(load(optimizer, norm=norm)) for _ in range(2))
     for batch in BATCHES[:3]:
         steps.step(batch)
     payload = steps.pack()
@@ -231,7 +182,7 @@ def test_a_payload_has_all_that_training_needs(load: Load, optimizer: str, norm:
 
 def test_numbers_of_all_types_arrive_exactly(load: Load) -> None:
     file, other = load("Own(0.1)"), load("Own(0.1)")
-    steps, newcomer = replica(file), replica(other)
+    steps, newcomer = ReplicaSteps(file), ReplicaSteps(other)
     file.optimizer.flip.assign(True)
     file.optimizer.iterations.assign(2**53 - 1)
     newcomer.assign(steps.pack())
@@ -241,7 +192,7 @@ def test_numbers_of_all_types_arrive_exactly(load: Load) -> None:
 
 @pytest.mark.parametrize("value", [np.inf, np.nan])
 def test_a_loss_that_is_not_finite_changes_nothing(load: Load, value: float) -> None:
-    steps = replica(load(norm=NORM))
+    steps = ReplicaSteps(load(norm=NORM))
     steps.step(BATCHES[0])
     before, labels = steps.pack(), Y.copy()
     labels[3] = value
@@ -254,7 +205,7 @@ def test_a_loss_that_is_not_finite_changes_nothing(load: Load, value: float) -> 
 
 def test_a_gradient_that_is_not_finite_changes_nothing(load: Load) -> None:
     loss = "lambda labels, outputs: tf.sqrt(tf.reduce_sum((labels - outputs) ** 2))"
-    steps = replica(load("SGD(0.1)", loss=loss))
+    steps = ReplicaSteps(load("SGD(0.1)", loss=loss))
     before, zeros = steps.pack(), batch_of(0, SIZE, np.zeros_like(X), np.zeros_like(Y))
     assert steps.gradient(zeros).loss == 0.0
     assert not steps.gradient(zeros).is_finite
@@ -265,10 +216,10 @@ def test_a_gradient_that_is_not_finite_changes_nothing(load: Load) -> None:
 
 def test_an_optimizer_that_scales_the_loss_handles_what_is_not_finite(load: Load) -> None:
     file = load("LossScaleOptimizer(SGD(0.1), initial_scale=3e38)")
-    steps, before = replica(file), file.model.get_weights()
+    steps, before = ReplicaSteps(file), file.model.get_weights()
     batch = batch_of(0, SIZE, y=100 * Y)
     assert steps.step(batch) > 1.0
-    reduce(steps, [batch])
+    reduce_steps(steps, [batch])
     assert file.optimizer.dynamic_scale.numpy() == pytest.approx(3e38 / 4)
     for then, now in zip(before, file.model.get_weights(), strict=True):
         np.testing.assert_array_equal(now, then)
@@ -280,7 +231,7 @@ def test_mixed_float16_scales_the_loss_as_compile_does(load: Load) -> None:
     assert isinstance(file.optimizer, keras.optimizers.LossScaleOptimizer)
     reference = load("Adam(0.01)", before=policy)
     fit(reference)
-    steps = replica(file)
+    steps = ReplicaSteps(file)
     for batch in BATCHES:
         steps.step(batch)
     assert_same_values(file, reference, 1e-2)
@@ -294,12 +245,12 @@ def test_mixed_float16_scales_the_loss_as_compile_does(load: Load) -> None:
 )
 def test_the_learning_rate_can_be_set_and_taken_back(load: Load, optimizer: str) -> None:
     file = load(optimizer)
-    steps = replica(file)
+    steps = ReplicaSteps(file)
 
     def change() -> float:
         """Return how far a step moves the values, alone or with others."""
         moved = []
-        for update in (steps.step, lambda batch: reduce(steps, [batch])):
+        for update in (steps.step, lambda batch: reduce_steps(steps, [batch])):
             steps.assign(start)
             update(BATCHES[0])
             moved.append(float(np.abs(file.model.get_weights()[0] - weights).max()))
@@ -316,7 +267,7 @@ def test_the_learning_rate_can_be_set_and_taken_back(load: Load, optimizer: str)
 
 def test_the_average_of_the_optimizer_becomes_the_values(load: Load) -> None:
     reference, file = (load("SGD(0.1, use_ema=True, ema_momentum=0.9)") for _ in range(2))
-    steps = replica(file)
+    steps = ReplicaSteps(file)
     for batch in BATCHES:
         steps.step(batch)
     last = file.model.get_weights()
@@ -325,7 +276,7 @@ def test_the_average_of_the_optimizer_becomes_the_values(load: Load) -> None:
     fit(reference)  # which ends with the average, too
     assert_same_values(file, reference)
 
-    steps = replica(load("SGD(0.1)"))
+    steps = ReplicaSteps(load("SGD(0.1)"))
     steps.step(BATCHES[0])
     before = steps.pack()
     steps.finish()
@@ -347,7 +298,7 @@ def test_keras_continues_from_the_exported_model(
     load: Load, tmp_path: Path, optimizer: str, more: str
 ) -> None:
     file = load(optimizer, more=more)
-    steps = replica(file)
+    steps = ReplicaSteps(file)
     for batch in BATCHES:
         steps.step(batch)
     compiled, path = file.model.compiled, tmp_path / "model.keras"
@@ -366,7 +317,7 @@ def test_keras_continues_from_the_exported_model(
 
 
 def test_the_master_gets_the_state_of_any_optimizer(load: Load) -> None:
-    described = replica(load("Own(0.1)")).describe()
+    described = ReplicaSteps(load("Own(0.1)")).describe()
     state = [each for each in described.variables if each.name.startswith("optimizer/")]
     assert {each.name for each in state} == {
         "optimizer/own/iteration",
@@ -377,15 +328,15 @@ def test_the_master_gets_the_state_of_any_optimizer(load: Load) -> None:
     assert not any(each.trainable for each in state)
     assert {each.dtype for each in state} == {"float32", "float64"}
     assert '"Own"' in described.optimizer_json
-    assert '"learning_rate"' in replica(load("SGD(lambda: 0.1)")).describe().optimizer_json
-    assert [part.dtype for part in replica(load(norm=NORM)).replica_parts] == ["float32"] * 2
+    assert '"learning_rate"' in ReplicaSteps(load("SGD(lambda: 0.1)")).describe().optimizer_json
+    assert [part.dtype for part in ReplicaSteps(load(norm=NORM)).replica_parts] == ["float32"] * 2
 
 
 def test_constraints_are_kept(load: Load) -> None:
     file = load("SGD(5.0)", layer=", kernel_constraint='non_neg'")
-    steps = replica(file)
+    steps = ReplicaSteps(file)
     steps.step(BATCHES[0])
-    reduce(steps, BATCHES[1:2])
+    reduce_steps(steps, BATCHES[1:2])
     assert file.model.get_layer("hidden").kernel.numpy().min() == 0.0
 
 
@@ -396,97 +347,20 @@ def test_a_variable_without_a_gradient_is_left_alone(load: Load) -> None:
     )
     with pytest.warns(UserWarning, match="Gradients do not exist"):
         fit(reference)
-    one, other = replica(alone), replica(several)
+    one, other = ReplicaSteps(alone), ReplicaSteps(several)
     before = several.model.get_layer("hidden").get_weights()
     for batch in BATCHES:
         one.step(batch)
-        reduce(other, [batch])
+        reduce_steps(other, [batch])
     for file in (alone, several):
         assert_same_values(file, reference)
         np.testing.assert_array_equal(file.model.get_layer("hidden").get_weights()[0], before[0])
 
 
 def test_minibatches_of_all_sizes_have_one_trace(load: Load) -> None:
-    steps = replica(load())
+    steps = ReplicaSteps(load())
     for size in (8, 5, 8, 3):
         steps.step(batch_of(0, size))
-        reduce(steps, [batch_of(0, size), batch_of(size, size + 2)])
+        reduce_steps(steps, [batch_of(0, size), batch_of(size, size + 2)])
         steps.set_learning_rate(0.1 / size)
     assert steps.traces == steps.update_traces == 1
-
-
-# --- training steps of the model's own -------------------------------------------------------
-
-CUSTOM = """
-class Net(tf.keras.Model):
-    def __init__(self):
-        super().__init__()
-        self.first = tf.keras.layers.Dense(2)
-        self.second = tf.keras.layers.Dense(2)
-
-    def compile(self, one, other, **more):
-        super().compile(**more)
-        self.one, self.other = one, other
-
-    def call(self, x):
-        return self.first(x) + self.second(x)
-
-    def train_step(self, data):
-        x, y = data
-        with tf.GradientTape(persistent=True) as tape:
-            loss = tf.reduce_mean((self(x) - y) ** 2)
-        parts = self.first.trainable_weights, self.second.trainable_weights
-        for optimizer, part in zip((self.one, self.{second}), parts):
-            optimizer.apply_gradients(zip(tape.gradient(loss, part), part))
-        {more}
-        return {{"loss": loss}}
-
-def custom_model():
-    net = Net()
-    net.compile(tf.keras.optimizers.Adam(0.1), tf.keras.optimizers.SGD(0.1, momentum=0.9))
-    return net
-
-def dataset_fn(dataset, mode):
-    return dataset
-"""
-
-
-def load_custom(zoo: ZooFolder, second: str = "other", more: str = "") -> ModelFile:
-    zoo.write("mine.py", CUSTOM.format(second=second, more=more))
-    file = zoo.load("mine.custom_model", seed=7, replicated=True)
-    file.build(BATCHES[0])
-    return file
-
-
-def test_a_step_of_the_models_own_may_have_several_optimizers(zoo: ZooFolder) -> None:
-    reference, alone, several, newcomer = (load_custom(zoo) for _ in range(4))
-    fit(reference)
-    steps, others, third = replica(alone), replica(several), replica(newcomer)
-    for at, batch in enumerate(BATCHES):
-        steps.step(batch)
-        reduce(others, [batch_of(at * SIZE, at * SIZE + 3), batch_of(at * SIZE + 3, at * SIZE + 8)])
-        if at == 2:
-            third.assign(others.pack())
-        elif at > 2:
-            third.step(batch)
-    for file in (alone, several, newcomer):
-        for mine, keras_own in zip(
-            file.model.get_weights(), reference.model.get_weights(), strict=True
-        ):
-            np.testing.assert_allclose(mine, keras_own, 1e-4, 1e-6)
-
-
-def test_a_step_of_the_models_own_changes_nothing_if_its_loss_is_not_finite(
-    zoo: ZooFolder,
-) -> None:
-    steps = replica(load_custom(zoo))
-    steps.step(BATCHES[0])
-    before = steps.pack()
-    assert not np.isfinite(steps.step(batch_of(0, SIZE, y=np.full_like(Y, np.inf))))
-    np.testing.assert_array_equal(steps.pack(), before)
-
-
-def test_two_updates_of_a_variable_in_one_step_are_refused(zoo: ZooFolder) -> None:
-    again = "self.one.apply_gradients(zip(tape.gradient(loss, parts[0]), parts[0]))"
-    with pytest.raises((ContractErrors, EdlError), match="twice for one minibatch"):
-        load_custom(zoo, more=again)

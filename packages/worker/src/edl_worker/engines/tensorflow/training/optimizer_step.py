@@ -20,7 +20,6 @@ from edl_worker.engines.tensorflow.internals import (
     learning_rate_of,
 )
 from edl_worker.engines.tensorflow.model import ModelFile
-from edl_worker.engines.tensorflow.optimizers import build_optimizers, find_updates
 from edl_worker.engines.tensorflow.traced_functions import SizeAgnosticFunction
 from edl_worker.engines.tensorflow.training.arena import Arena
 from edl_worker.engines.tensorflow.training.gradient_step import (
@@ -28,6 +27,7 @@ from edl_worker.engines.tensorflow.training.gradient_step import (
     has_finite_norm,
     training_loss,
 )
+from edl_worker.engines.tensorflow.training.own_optimizers import build_optimizers, find_updates
 from edl_worker.engines.tensorflow.training.wire_values import split
 
 
@@ -86,7 +86,7 @@ class OptimizerStep:
         self.set_learning_rate(learning_rate)
 
     def set_learning_rate(self, rate: float | None) -> None:
-        """Set the learning rate; see ``StepEngine``."""
+        """Set the learning rate; see ``ReplicaEngine``."""
         own, owner = self._own_rate, self._rate_owner or self._file.optimizer
         if isinstance(own, float):
             owner.learning_rate = own if rate is None else rate
@@ -108,12 +108,12 @@ class OptimizerStep:
     def apply(
         self, gradient: Sequence[npt.NDArray[Any]], state_delta: Sequence[npt.NDArray[Any]]
     ) -> None:
-        """Update the variables with a gradient; see ``StepEngine``."""
+        """Update the variables with a gradient; see ``ReplicaEngine``."""
         flats = [tf.convert_to_tensor(flat) for flat in gradient]
         self._apply(flats, [tf.convert_to_tensor(flat) for flat in state_delta])
 
     def finish(self) -> None:
-        """Give the model the values that the optimizer ends with; see ``StepEngine``."""
+        """Give the model the values that the optimizer ends with; see ``ReplicaEngine``."""
         own = self._file.custom_train_step
         optimizer = self._file.optimizer if own is None else own.model.optimizer
         if optimizer is not None and optimizer.built:

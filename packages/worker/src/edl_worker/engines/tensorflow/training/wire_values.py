@@ -34,7 +34,6 @@ class WireValues:
         self.arena = arena
         self.precision = precision
         self._overflow_logged = False
-        self._read = tf.function(self._trace_read, autograph=False, input_signature=[])
         self._assign = {
             each: tf.function(
                 partial(self._trace_assign, each),
@@ -45,10 +44,6 @@ class WireValues:
             )
             for each in {WirePrecision.FLOAT32, precision}
         }
-
-    def read(self) -> list[tf.Tensor]:
-        """Return a copy of the present values, one flat tensor for each group of the arena."""
-        return list(self._read())
 
     def assign(
         self, payload: npt.NDArray[np.uint8], precision: WirePrecision = WirePrecision.FLOAT32
@@ -97,13 +92,6 @@ class WireValues:
         return gradient, rows, WirePrecision.FLOAT32
 
     # --- traced ----------------------------------------------------------------------------
-
-    def _trace_read(self) -> list[tf.Tensor]:
-        groups = self.arena.groups
-        return [
-            flatten([tf.cast(weight.variable.value, group.dtype) for weight in group.weights])
-            for group in groups
-        ]
 
     def _trace_assign(self, precision: WirePrecision, flats: list[tf.Tensor]) -> None:
         for group, flat in zip(self.arena.groups, flats, strict=True):
