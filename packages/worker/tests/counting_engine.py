@@ -83,8 +83,8 @@ class CountingSteps(LinearSteps):
     def replica_parts(self) -> Sequence[Part]:
         return [Part("float32", SIZE)]
 
-    def read(self) -> list[Array]:
-        return [self.counts.copy(), self.updates.copy()]
+    def pack(self) -> Array:
+        return np.concatenate([self.counts, self.updates]).view(np.uint8)
 
     def assign(self, payload: Array, precision: WirePrecision = WirePrecision.FLOAT32) -> None:
         self.counts, self.updates = (part.copy() for part in self.layout.views(payload, precision))

@@ -66,7 +66,7 @@ class ReplicaSteps(KerasSteps):
 
     @property
     def exported_slots(self) -> None:
-        """None, since the master has no state of the optimizer; see ``StepEngine``."""
+        """The slots that the master has: None, since replicas have all of them; see ``StepEngine``."""
 
     def _with_optimizer(self, state: OptimizerState | None) -> AbstractContextManager[None]:
         return with_own_optimizer(self._file)
