@@ -174,8 +174,11 @@ class Dispatcher:
                 self._emit(Refused(f"the lease on {event.lease.task} is not current"))
             return
         task = lease.task
-        if task.key.type is TaskType.TRAINING and self._replication.defer(event):
-            return
+        if task.key.type is TaskType.TRAINING:
+            counted = self._replication.await_counts(event)
+            if counted is None:
+                return
+            event = counted
         if not self._accepts(event, lease, now):
             return
         self._close(task, event.examples)

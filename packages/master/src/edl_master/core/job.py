@@ -187,7 +187,7 @@ class JobStateMachine:
         elif isinstance(event, SaveEvent):
             self._saves.take(event, now)
         elif isinstance(event, ReplicaEvent):
-            self._replication.take(event, self._components.reports, now)
+            self._replication.take(event, self._workers, self._components.reports, now)
         else:
             self._take_control_event(event, now)
 

@@ -27,7 +27,15 @@ from edl_master.core.events import (
     WorkerReady,
     WorkerRegistered,
 )
-from edl_master.core.replica_events import GenerationRequested, GroupLeft
+from edl_master.core.identifiers import Version
+from edl_master.core.replica_events import (
+    GenerationRequested,
+    GroupLeft,
+    StepsCounted,
+    StepsReported,
+    ValuesAccepted,
+    ValuesSent,
+)
 
 
 def answer_after_end(
@@ -45,13 +53,17 @@ def answer_after_end(
             count(event)
         case WorkerRegistered() | WorkerReady() | LeaseRequested():
             emit(LeaveJob("job-over"))
-        case GenerationRequested():
-            emit(GroupLeft())
         case HeartbeatReceived(leases=leases):
             emit(HeartbeatAnswer(leases, "job-over"))
         case TaskCompleted() | TaskFailed() | ScaleRequested() | LearningRateRequested():
             emit(Refused("the job is over"))
         case ParametersFrozen(name, _):
             emit(ReleaseFrozen(name))
+        case GenerationRequested():
+            emit(GroupLeft())
+        case StepsReported():
+            emit(StepsCounted(Version(0), ended=True))
+        case ValuesSent():
+            emit(ValuesAccepted(accepted=False))
         case _:
             pass

@@ -137,11 +137,13 @@ class ReplicaGroup(Generic[Step]):
         return [] if self.is_lost else self._change_members()
 
     def _change_members(self) -> list[GroupEffect[Step]]:
-        effects: list[GroupEffect[Step]] = []
-        if self.generation is not None and not self.is_ending:
-            self.is_ending = True
-            effects += [EndGeneration(self.generation)] if self._reached else []
-        return effects + self._continue()
+        return self._end() + self._continue()
+
+    def _end(self) -> list[GroupEffect[Step]]:
+        if self.generation is None or self.is_ending:
+            return []
+        self.is_ending = True
+        return [EndGeneration(self.generation)] if self._reached else []
 
     # --- progress --------------------------------------------------------------------------
 
@@ -173,9 +175,11 @@ class ReplicaGroup(Generic[Step]):
             for made, step in enumerate(steps, version - len(steps) + 1):
                 if made > self.counted:
                     self._steps[Version(made)] = step
+        effects: list[GroupEffect[Step]] = []
         if stopped:
             self._stopped.add(worker)
-        return self.proceed()
+            effects = self._end()  # a peer may be gone, and be missed later
+        return effects + self.proceed()
 
     def proceed(self) -> list[GroupEffect[Step]]:
         """Count what can count now.

@@ -55,6 +55,7 @@ from edl_master.core.replica_events import (
 )
 from edl_master.core.replica_group import ReplicaGroup
 from edl_master.core.worker import Worker
+from edl_master.core.worker_pool import WorkerPool
 from edl_master.core.workflow import FINAL
 
 _WAIT_S = 0.2
@@ -148,21 +149,29 @@ class Replication:
             if (lease := self._ledger.leases.current(event.worker, event.lease)) is not None:
                 self._ledger.leases.renew(lease, now)
 
-    def defer(self, event: TaskCompleted) -> bool:
-        """Return whether a completion has to wait for steps that do not count yet."""
+    def await_counts(self, event: TaskCompleted) -> TaskCompleted | None:
+        """Return a completion with what counts by now; None if it waits for further steps."""
         task = self._ledger.find(event.lease.task)
-        if not self.is_on or task is None or task.minibatches >= event.minibatches:
-            return False
-        self._completions[event.lease.task] = event
-        return True
+        if not self.is_on or task is None:
+            return event
+        if task.minibatches < event.minibatches:
+            self._completions[event.lease.task] = event
+            return None
+        return replace(event, applied=task.minibatches, examples=task.records_applied)
 
     # --- what workers report ---------------------------------------------------------------
 
-    def take(self, event: ReplicaEvent, reports: InstanceReports, now: float) -> None:
+    def take(
+        self, event: ReplicaEvent, workers: WorkerPool, reports: InstanceReports, now: float
+    ) -> None:
         """Take what a worker reports or asks, and answer it."""
         match event:
             case GenerationRequested(worker, instance):
                 sender = reports.find_sender(worker, instance, now)
+                current = workers.find(worker)
+                if current is None or current.instance != instance:
+                    self._emit(GroupLeft())
+                    return
                 self._request_generation(event, leaves=not isinstance(sender, Worker))
             case StepsReported():
                 self._take_report(event)
@@ -232,7 +241,7 @@ class Replication:
                 del self._completions[key]
             elif task.minibatches >= event.minibatches:
                 del self._completions[key]
-                yield replace(event, applied=task.minibatches, examples=task.records_applied)
+                yield event
 
     # --- what the group decides ------------------------------------------------------------
 
