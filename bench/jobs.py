@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def train(
     epochs: int,
     records: int,
     edl: tuple[str, ...] = EDL,
+    overlap: bool = True,
 ) -> float:
     """Records per second of a job, from its own events.
 
@@ -45,6 +47,7 @@ def train(
         data: RecordIO files with so many ``records``.
         workers, batch, epochs: as for the command.
         edl: the command.
+        overlap: whether one worker computes while its gradients are sent.
     """
     name = f"bench-{os.getpid()}-{next(_numbers)}"
     command = [
@@ -52,7 +55,7 @@ def train(
         *("--data", data, "--num-workers", str(workers), "--num-epochs", str(epochs)),
         *("--minibatch-size", str(batch), "--output", str(work / name)),
         # What is measured is the rate, and so what edl has for it.
-        *(("--overlap",) if workers == 1 else ()),
+        *(("--overlap",) if workers == 1 and overlap else ()),
     ]
     done = subprocess.run(
         command,
@@ -73,7 +76,7 @@ def train(
     return records * (epochs - 1) / (ends[-1] - ends[0]).total_seconds()
 
 
-def peer(module: str, *arguments: object) -> float:
+def peer(module: str, *arguments: object, env: Mapping[str, str] | None = None) -> float:
     """Records per second of a peer, in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", f"bench.peers.{module}", *map(str, arguments)],
@@ -82,7 +85,7 @@ def peer(module: str, *arguments: object) -> float:
         cwd=ROOT,
         timeout=900,
         check=False,
-        env={**os.environ, **_QUIET},
+        env={**os.environ, **_QUIET, **(env or {})},
     )
     if done.returncode:
         raise RuntimeError(f"the peer failed: {done.stderr[-2000:]}")

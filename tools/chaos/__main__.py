@@ -231,9 +231,11 @@ def _jobs(place: Path, chosen: argparse.Namespace) -> list[AuditedJob]:
     jobs = []
     for servers in chosen.servers:
         if chosen.model != "mnist":
-            jobs += [counting(place, u, servers, chosen.records, 3) for u in chosen.update]
-            update = chosen.update[0]
-            jobs.append(counting(place, update, servers, chosen.records, 3, table=True))
+            updates = [u for u in chosen.update if not servers or u != "allreduce"]
+            jobs += [counting(place, u, servers, chosen.records, 3) for u in updates]
+            jobs += [
+                counting(place, u, servers, chosen.records, 3, table=True) for u in updates[:1]
+            ]
         if chosen.model != "counting":
             jobs.append(mnist(place, servers, 20))
     return jobs

@@ -24,8 +24,9 @@ UPDATES = {
     "sync": ("--update", "sync", "--gradient-reduction", "sum"),
     "bounded": ("--update", "bounded", "--max-staleness", "1", "--overlap"),
     "local": ("--local-steps", "3"),
+    "allreduce": ("--strategy", "allreduce"),
 }
-"""Options of every way in which gradients become updates."""
+"""Options of every way in which gradients become updates; all-reduce needs no servers."""
 
 _TRAINED_MODEL = ("parameters.safetensors", "model.keras", "saved_model", "trained_model.pb")
 
