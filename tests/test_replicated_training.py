@@ -1,0 +1,120 @@
+"""``--strategy allreduce``: workers come, go and die, and every record counts once per epoch."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from conftest import ROOT, Edl, HeldTraining, eventually
+from counting import check, event_kinds, records_trained, train
+from test_recovery import worker_pids
+
+ALLREDUCE = ("--strategy", "allreduce")
+TOTAL, EPOCHS = 803, 2
+
+
+def test_workers_are_killed_added_and_removed(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
+) -> None:
+    output = tmp_path / "model"
+    command = train(numbered(TOTAL), TOTAL, output, *ALLREDUCE, epochs=EPOCHS, held=held)
+    edl(*command, "--num-workers", "2", "--name", "r", "--detach")
+    eventually(lambda: records_trained(edl, "r") > 20, "some training")
+    first = worker_pids(edl, "r")
+
+    os.kill(min(first), signal.SIGKILL)
+    eventually(lambda: worker_pids(edl, "r") - first, "another worker in its place")
+    before = records_trained(edl, "r")
+    eventually(lambda: records_trained(edl, "r") > before, "the training goes on")
+    edl("scale", "r", "3")
+    eventually(lambda: event_kinds(edl, "r").count("WorkerReady") == 4, "a third worker")
+    edl("scale", "r", "1")
+    held.release()
+    edl("wait", "r")
+
+    check(output, TOTAL, EPOCHS)
+    status = edl.status("r")
+    assert int(status["records_trained"]) == EPOCHS * TOTAL
+    assert "ValuesLost" not in event_kinds(edl, "r"), "one of them always had the values"
+
+
+def test_a_job_whose_workers_all_die_goes_back_to_its_snapshot(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
+) -> None:
+    output = tmp_path / "model"
+    command = train(numbered(TOTAL), TOTAL, output, *ALLREDUCE, epochs=EPOCHS, held=held)
+    edl(*command, "--num-workers", "2", "--name", "r", "--detach")
+    eventually(lambda: records_trained(edl, "r") > 20, "some training")
+
+    for worker in worker_pids(edl, "r"):
+        os.kill(worker, signal.SIGKILL)
+    eventually(lambda: "ValuesLost" in event_kinds(edl, "r"), "the master notices")
+    held.release()
+    edl("wait", "r")
+
+    check(output, TOTAL, EPOCHS)
+
+
+def test_a_stopped_job_is_resumed_by_other_workers(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
+) -> None:
+    """What was trained is kept, for the last worker saves its values before it leaves."""
+    output = tmp_path / "model"
+    command = train(numbered(TOTAL), TOTAL, output, *ALLREDUCE, epochs=EPOCHS, held=held)
+    edl(*command, "--num-workers", "2", "--name", "r", "--detach")
+    eventually(lambda: records_trained(edl, "r") > 20, "some training")
+    edl("stop", "r")
+    trained = records_trained(edl, "r")
+
+    held.release()
+    edl("resume", "r", "--num-workers", "1")
+    edl("wait", "r")
+    check(output, TOTAL, EPOCHS)
+    assert int(edl.status("r")["records_replayed"]) == 0, f"{trained} records were kept"
+
+
+def test_callbacks_metrics_and_an_export_work_as_before(
+    edl: Edl, tmp_path: Path, digit_data: Path
+) -> None:
+    output, exported = tmp_path / "model", tmp_path / "exported"
+    zoo = tmp_path / "zoo"
+    zoo.mkdir()
+    (zoo / "digits.py").write_text(
+        (ROOT / "model_zoo/mnist/mnist_functional_api.py").read_text()
+        + """
+
+def callbacks():
+    return [
+        tf.keras.callbacks.ReduceLROnPlateau(monitor="val_loss", patience=0, min_delta=1e9),
+        tf.keras.callbacks.EarlyStopping(
+            monitor="val_loss", patience=1, min_delta=1e9, restore_best_weights=True
+        ),
+    ]
+"""
+    )
+    command = [
+        *("train", "--model-zoo", str(zoo), "--model-def", "digits", *ALLREDUCE),
+        *("--data", str(digit_data / "train"), "--validation-data", str(digit_data / "test")),
+        *("--num-workers", "2", "--num-epochs", "9", "--minibatch-size", "32"),
+    ]
+    edl(*command, "--name", "d", "--output", str(output))
+
+    status = edl.status("d")
+    assert status["state"] == "SUCCEEDED"
+    assert int(status["progress"]["epochs_done"]) == 2, "the second epoch was not better enough"
+    assert status["learning_rate"] < 0.001
+    assert status["metrics"]["accuracy"] > 0.2
+    edl(
+        "evaluate",
+        "--trained-model",
+        str(output),
+        "--data",
+        str(digit_data / "test"),
+        "--name",
+        "e",
+    )
+    assert abs(edl.status("e")["metrics"]["accuracy"] - status["metrics"]["accuracy"]) < 1e-6
+    edl("export", "d", "--output", str(exported))
+    assert (exported / "model.keras").exists()
