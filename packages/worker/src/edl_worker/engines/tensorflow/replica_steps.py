@@ -66,7 +66,7 @@ class ReplicaSteps(KerasSteps):
 
     @property
     def exported_slots(self) -> None:
-        """The slots that the master has: None, since replicas have all of them; see ``StepEngine``."""
+        """The slots that the master has: none, so the model has them itself."""
 
     def _with_optimizer(self, state: OptimizerState | None) -> AbstractContextManager[None]:
         return with_own_optimizer(self._file)
