@@ -1,4 +1,9 @@
-"""The command run for real: a process for each command, with a home of its own."""
+"""The command run for real: a process for each command, with a home of its own.
+
+Commands that a test waits for (``Edl.run``) are forks of a process that has imported edl: the
+imports are most of a short command's work. Those that it starts, signals or gives a terminal begin
+as users' do.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +25,7 @@ from hypothesis import settings
 import recordio
 from edl.__main__ import run
 from edl_testing.command import Done, assert_refused
+from edl_testing.fork_server import forking_python
 from edl_testing.waiting import eventually as eventually
 
 # A machine that is busy makes an example slow, not wrong.
@@ -28,6 +34,13 @@ settings.load_profile("usual")
 
 TESTS = Path(__file__).parent
 FAKE_JOB = f"{shlex.quote(sys.executable)} -m edl_testing.fake_job"
+
+COMMAND_IMPORTS = (
+    *("edl.cli.root", "edl.cli.commands", "edl.cli.status", "edl.app"),
+    *("edl.adapters.local.jobs", "edl.adapters.local.processes"),
+    "edl.adapters.job_service_client",
+)
+"""What most commands import."""
 
 Attempt = Callable[..., Done]
 
@@ -42,11 +55,19 @@ def optimizer(): pass
 
 @dataclass
 class Edl:
-    """Runs ``python -m edl``; the master is the stand-in."""
+    """Runs ``python -m edl``; the master is the stand-in.
+
+    Attributes:
+        place: the folder of its home.
+        part: which scenario the stand-in plays.
+        extra: more variables of its environment.
+        python: runs the commands that are waited for.
+    """
 
     place: Path
     part: str = "quick"
     extra: dict[str, str] = field(default_factory=dict)
+    python: str = sys.executable
 
     @property
     def home(self) -> Path:
@@ -64,9 +85,11 @@ class Edl:
             **self.extra,
         }
 
-    def start(self, *args: str, **options: Any) -> subprocess.Popen[str]:
+    def start(
+        self, *args: str, python: str = sys.executable, **options: Any
+    ) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "edl", *args],
+            [python, "-m", "edl", *args],
             **{
                 "stdin": subprocess.DEVNULL,
                 "stdout": subprocess.PIPE,
@@ -79,7 +102,8 @@ class Edl:
         )
 
     def run(self, *args: str, timeout: float = 200, **options: Any) -> Done:
-        child = self.start(*args, **options)
+        # A fork does not have all that an option of Popen may change.
+        child = self.start(*args, python=sys.executable if options else self.python, **options)
         try:
             out, err = child.communicate(timeout=timeout)
         except BaseException:
@@ -165,10 +189,17 @@ def stand_in_for_check(place: Path, **answer: Any) -> str:
     return str(script)
 
 
+@pytest.fixture(scope="session")
+def forking_edl() -> Iterator[str]:
+    """An interpreter that runs the command as a fork with edl imported."""
+    with forking_python("edl", COMMAND_IMPORTS) as interpreter:
+        yield interpreter
+
+
 @pytest.fixture
-def edl(tmp_path: Path) -> Iterator[Edl]:
+def edl(tmp_path: Path, forking_edl: str) -> Iterator[Edl]:
     """The command, with a zoo, some data and an empty home; it must leave no process."""
-    command = Edl(tmp_path)
+    command = Edl(tmp_path, python=forking_edl)
     (tmp_path / "zoo").mkdir()
     (tmp_path / "zoo" / "mine.py").write_text(MODEL)
     (tmp_path / "data").mkdir()
