@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import job_image
 from tests.builder import docker_environment, layers
-from tests.kubernetes.cluster import binaries, job_image, jobs_namespace, requirements
+from tests.kubernetes.cluster import binaries, jobs_namespace, requirements
 from tests.kubernetes.cluster.__main__ import ROOT as RUNNING
 from tests.kubernetes.cluster.cluster import Cluster
 

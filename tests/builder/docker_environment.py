@@ -22,8 +22,10 @@ from typing import Any
 
 import docker
 
-from tests import debian_base
+from tests import debian_base, image_packages
 from tests.ports import free_port
+
+from . import layers
 
 DEADLINE_S = 200.0
 _PLENTY = 12 << 30
@@ -234,17 +236,13 @@ def _engine(folder: Path) -> Iterator[str]:
 
 def _make_base(docker_env: DockerEnvironment) -> None:
     try:
-        packed = debian_base.make()
+        debian = image_packages.debian()
     except debian_base.Unavailable as error:
         raise NoEngine(str(error)) from error
+    layers.push(docker_env.bare, [debian], {})
     client = docker_env.client()
     with contextlib.closing(client):
-        repository, _, tag = docker_env.bare.rpartition(":")
-        with packed.open("rb") as file:
-            # In pieces: the package announces them, but would send a file as a whole.
-            pieces = iter(lambda: file.read(1 << 20), b"")
-            client.api.import_image_from_stream(pieces, repository=repository, tag=tag)
-        push(client, docker_env.bare)
+        client.images.pull(docker_env.bare)
         context = docker_env.folder / "base"
         shutil.copytree(_ROOT / "packages/worker/src/edl_worker", context / "edl_worker")
         (context / "Dockerfile").write_text(

@@ -1,33 +1,20 @@
 """An image in which a whole job runs: master, worker and TensorFlow, on the bare base image.
 
-The packages come from the cache of ``./dev``, so that nothing is downloaded twice on a machine;
-the worker's own Dockerfile is tried in ``test_images.py``.
+What it has of others is that of the image of jobs on a cluster; the worker's own Dockerfile is
+tried in ``test_images.py``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
 
-from tests import image_packages
-from tests.debian_base import SITE
+from tests import image_packages, job_image
 
 from . import layers
 from .docker_environment import DockerEnvironment
 
-_OURS: dict[str, tuple[str, ...]] = {
-    "proto": (),
-    "runtime": (),
-    "spans": (),
-    "recordio": (),
-    "master": (),
-    "worker": ("cpu",),
-    "compat": (),
-}
+_OURS = ("proto", "runtime", "spans", "recordio", "master", "worker", "compat")
+_CLIENT: dict[str, tuple[str, ...]] = {"client": (), "convert": (), "sql": ()}
 
 
 def make(docker_env: DockerEnvironment) -> None:
@@ -36,20 +23,10 @@ def make(docker_env: DockerEnvironment) -> None:
     Raises:
         Unavailable: a package cannot be had.
     """
-    folder = docker_env.folder / f"job-base-{os.getpid()}"
-    folder.mkdir()
-    with _remove_after(folder):
-        wanted = image_packages.outside(_OURS)
-        # A developer's own environment has it from the last run, unless something else is wanted.
-        tag = hashlib.sha256(repr(wanted).encode()).hexdigest()[:12]
-        outside = f"{docker_env.registry}/edl-test/outside:{tag}"
-        if not layers.exists(outside):
-            image_packages.install_outside(folder / "outside", wanted)
-            layers.add(docker_env.bare, folder / "outside", SITE, outside)
-            shutil.rmtree(folder / "outside")
-        image_packages.install_own(folder / "own", _OURS)
-        env = ["HOME=/tmp", "PYTHONDONTWRITEBYTECODE=1"]
-        layers.add(outside, folder / "own", SITE, docker_env.job_base, User="10001:10001", Env=env)
+    env = ["HOME=/tmp", "PYTHONDONTWRITEBYTECODE=1"]
+    own = image_packages.own("own-in-containers", _OURS)
+    added = (job_image.outside(), own)
+    layers.add(docker_env.bare, added, docker_env.job_base, User="10001:10001", Env=env)
     client = docker_env.client()
     with contextlib.closing(client):
         client.images.pull(docker_env.job_base)
@@ -62,14 +39,9 @@ def make_submitter(docker_env: DockerEnvironment) -> str:
         Unavailable: a package cannot be had.
     """
     image = f"{docker_env.registry}/edl-test/submitter:1"
-    folder = docker_env.folder / f"submitter-{os.getpid()}"
-    folder.mkdir()
-    with _remove_after(folder):
-        client: dict[str, tuple[str, ...]] = {"client": (), "convert": (), "sql": ()}
-        image_packages.install_outside(folder / "site", image_packages.outside(client))
-        image_packages.install_own(folder / "own", client)
-        shutil.copytree(folder / "own", folder / "site", dirs_exist_ok=True)
-        layers.add(docker_env.job_base, folder / "site", SITE, image, User="0:0")
+    outside = image_packages.outside("outside-submitter", _CLIENT)
+    own = image_packages.own("own-submitter", _CLIENT)
+    layers.add(docker_env.job_base, (outside, own), image, User="0:0")
     return image
 
 
@@ -81,17 +53,6 @@ def make_with_stores(docker_env: DockerEnvironment) -> str:
     """
     image = f"{docker_env.registry}/edl-test/stores:1"
     if not layers.exists(image):
-        folder = docker_env.folder / f"stores-{os.getpid()}"
-        folder.mkdir()
-        with _remove_after(folder):
-            image_packages.install_outside(folder / "site", ["gcsfs", "s3fs"])
-            layers.add(docker_env.job_base, folder / "site", SITE, image)
+        outside = image_packages.outside("outside-stores", {}, "gcsfs", "s3fs")
+        layers.add(docker_env.job_base, (outside,), image)
     return image
-
-
-@contextlib.contextmanager
-def _remove_after(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

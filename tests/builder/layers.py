@@ -1,18 +1,19 @@
-"""Images made of a base and a folder, by the registry's own protocol.
+"""Images made of tar files, by the registry's own protocol.
 
-The engine would copy the folder twice and compress it to push it: two minutes for TensorFlow.
+The engine would copy them twice and compress them to push them: two minutes for TensorFlow.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import requests
+
+from tests.image_packages import Layer
 
 _MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 _CONFIG = "application/vnd.docker.container.image.v1+json"
@@ -25,59 +26,56 @@ def exists(image: str) -> bool:
     return _call("GET", _url(image, "manifests"), ok=(200, 404)).status_code == 200
 
 
-def push(image: str, layers: Sequence[tuple[Path, str]], config: Mapping[str, Any]) -> None:
+def push(image: str, layers: Sequence[Layer], config: Mapping[str, Any]) -> None:
     """Push an image of tar files.
 
     Args:
         image: its name.
-        layers: tar files with their SHA-256, the lowest first.
+        layers: the lowest first.
         config: of containers.
     """
-    listed = [
-        {"mediaType": _TAR, "size": path.stat().st_size, "digest": f"sha256:{digest}"}
-        for path, digest in layers
-    ]
-    for (path, _), layer in zip(layers, listed, strict=True):
-        _upload(image, path, str(layer["digest"]))
+    listed = [_upload_layer(image, layer) for layer in layers]
     described = {
         "architecture": "amd64",
         "os": "linux",
         "config": dict(config),
         "rootfs": {"type": "layers", "diff_ids": [layer["digest"] for layer in listed]},
+        "history": [_history(path) for path, _ in layers],
     }
     manifest = {"schemaVersion": 2, "mediaType": _MANIFEST, "layers": listed}
     _finish(image, manifest, described)
 
 
-def add(base: str, folder: Path, place: str, image: str, **config: Any) -> None:
-    """Push an image that is ``base`` with the contents of ``folder`` at ``place``.
+def add(base: str, layers: Sequence[Layer], image: str, **config: Any) -> None:
+    """Push an image that is ``base`` with more layers.
 
     Args:
         base, image: names in one registry.
+        layers: the lowest first.
         config: replaces parts of the configuration of containers; ``Env`` is added to it.
     """
     manifest = _call("GET", _url(base, "manifests")).json()
     described = _call("GET", _blob(base, manifest["config"]["digest"])).json()
-    packed = folder.with_suffix(".tar")
-    inside = f"--transform=s,^\\.,{place.lstrip('/')},S"
-    owner = ("--owner=0", "--group=0", "--numeric-owner")
-    subprocess.run(["tar", "-C", folder, *owner, inside, "-cf", packed, "."], check=True)
-    try:
-        with packed.open("rb") as file:
-            digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
-        described["rootfs"]["diff_ids"].append(digest)
-        described["history"].append({"created_by": f"COPY {folder.name} {place}"})
-        env = [*(described["config"].get("Env") or ()), *config.pop("Env", ())]
-        described["config"] |= {**config, "Env": env}
-        for layer in manifest["layers"]:
-            _mount(image, base, layer["digest"])
-        _upload(image, packed, digest)
-        manifest["layers"].append(
-            {"mediaType": _TAR, "size": packed.stat().st_size, "digest": digest}
-        )
-        _finish(image, manifest, described)
-    finally:
-        packed.unlink()
+    for layer in manifest["layers"]:
+        _mount(image, base, layer["digest"])
+    for path, digest in layers:
+        manifest["layers"].append(_upload_layer(image, (path, digest)))
+        described["rootfs"]["diff_ids"].append(f"sha256:{digest}")
+        described["history"].append(_history(path))
+    env = [*(described["config"].get("Env") or ()), *config.pop("Env", ())]
+    described["config"] |= {**config, "Env": env}
+    _finish(image, manifest, described)
+
+
+def _history(path: Path) -> dict[str, str]:
+    return {"created_by": f"ADD {path.name} /"}
+
+
+def _upload_layer(image: str, layer: Layer) -> dict[str, Any]:
+    """Return how a manifest describes the layer."""
+    path, digest = layer[0], f"sha256:{layer[1]}"
+    _upload(image, path, digest)
+    return {"mediaType": _TAR, "size": path.stat().st_size, "digest": digest}
 
 
 def _finish(image: str, manifest: dict[str, Any], described: Mapping[str, Any]) -> None:

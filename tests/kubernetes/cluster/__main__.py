@@ -13,7 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-from . import binaries, job_image, requirements
+from tests import job_image
+
+from . import binaries, requirements
 from .cluster import Cluster
 
 ROOT = Path(__file__).parents[3] / "build" / "cluster"

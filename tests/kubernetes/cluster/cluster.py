@@ -15,7 +15,9 @@ from pathlib import Path
 
 import yaml
 
-from . import binaries, control_plane, images, job_image, machine, node, simulated_nodes, volumes
+from tests import job_image
+
+from . import binaries, control_plane, images, machine, node, simulated_nodes, volumes
 from .certificates import Authority
 from .layout import API_ADDRESS, API_PORT, DNS_ADDRESS, Layout, NodeAddress
 from .sandbox import NICENESS, Sandbox, wait_until

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import yaml
 
+from tests.job_image import JobImage
+
 from .certificates import Authority
 from .control_plane import SERVER
-from .job_image import JobImage
 from .layout import DNS_ADDRESS, POD_RANGE, Layout, NodeAddress
 from .sandbox import Sandbox, wait_until
 
