@@ -51,6 +51,13 @@ def outside(kind: str, packages: Mapping[str, tuple[str, ...]], *more: str) -> L
     return make_layer(kind, facts, functools.partial(_fill_outside, wanted), kept=2)
 
 
+def install_outside(to: Path, wanted: Iterable[str]) -> None:
+    """Install requirements, with what they require, into a folder; raises ``Unavailable``."""
+    _install(to, *wanted)
+    for dull in _DULL:
+        shutil.rmtree(to / dull, ignore_errors=True)
+
+
 def own(kind: str, packages: Iterable[str]) -> Layer:
     """Return a layer with packages of this repository alone, by folder below ``packages/``.
 
@@ -111,10 +118,7 @@ def _requirements(packages: Mapping[str, tuple[str, ...]]) -> set[str]:
 
 
 def _fill_outside(wanted: Iterable[str], root: Path) -> None:
-    site = root / SITE.lstrip("/")
-    _install(site, *wanted)
-    for dull in _DULL:
-        shutil.rmtree(site / dull, ignore_errors=True)
+    install_outside(root / SITE.lstrip("/"), wanted)
 
 
 def _pack(root: Path, layer: Path) -> None:

@@ -14,8 +14,6 @@ from conftest import Edl, HeldTraining, eventually
 from counting import check, event_kinds, records_trained, train
 from held_loading import HeldLoading
 
-pytestmark = pytest.mark.own_start
-
 
 def serving(edl: Edl, restarts: int) -> list[int]:
     """Process numbers of the servers after so many restarts, when all of them serve."""
@@ -71,6 +69,7 @@ def test_workers_reach_servers_directly_and_their_successors_too(
     check(output, total, epochs)
 
 
+@pytest.mark.own_start
 def test_servers_that_are_killed_before_there_is_a_snapshot_begin_anew(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
 ) -> None:
@@ -104,6 +103,7 @@ def test_servers_that_are_killed_before_there_is_a_snapshot_begin_anew(
     check(output, total, epochs)
 
 
+@pytest.mark.own_start
 def test_a_job_whose_servers_never_last_says_so_and_ends(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
 ) -> None:

@@ -20,7 +20,6 @@ import recordio
 import recordio.example
 from edl_runtime.local import supervision
 
-pytestmark = pytest.mark.own_start
 TOTAL, EPOCHS = 803, 2
 
 
@@ -34,6 +33,7 @@ def worker_pids(edl: Edl, name: str) -> set[int]:
     return {json.loads(pod.read_bytes())["pid"] for pod in pods}
 
 
+@pytest.mark.own_start
 @pytest.mark.smoke
 def test_a_job_survives_its_master_and_its_supervisor(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
@@ -85,6 +85,7 @@ def test_a_job_survives_its_master_and_its_supervisor(
     assert all(seconds >= 0 for seconds in lost.values())
 
 
+@pytest.mark.own_start
 def test_a_job_goes_on_after_sigterm_to_all_of_its_processes(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
@@ -140,6 +141,7 @@ def is_pending(pid: int, number: signal.Signals) -> bool:
     return False
 
 
+@pytest.mark.own_start
 def test_a_frozen_master_that_thaws_when_it_is_asked_to_end_does_not_cancel_the_job(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
@@ -180,6 +182,7 @@ def test_a_frozen_master_that_thaws_when_it_is_asked_to_end_does_not_cancel_the_
     assert (status["preemptions"], status["worker_failures"]) == (0, 0)
 
 
+@pytest.mark.own_start
 def test_a_frozen_worker_is_noticed_and_a_thawed_one_is_welcome(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
@@ -228,6 +231,7 @@ def dataset_fn(dataset, mode):
 """The counting model, in whose pipeline one record is fatal to the first who reads it."""
 
 
+@pytest.mark.own_start
 def test_user_code_that_hangs_is_named_replaced_and_nothing_is_lost(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
 ) -> None:

@@ -15,8 +15,6 @@ from store_servers import S3Server
 
 import recordio.example
 
-pytestmark = pytest.mark.own_start
-
 BUCKET = "kept"
 TOTAL, EPOCHS = 483, 2
 

@@ -14,8 +14,6 @@ from conftest import Edl, HeldTraining, eventually
 from counting import check, event_kinds, records_trained, train
 from safetensors.numpy import load_file
 
-pytestmark = pytest.mark.own_start
-
 TOTAL, EPOCHS = 203, 20  # a held worker takes minutes, and the tests act within seconds
 DOUBLE = ("learning_rate=1.0", "learning_rate=2.0")
 

@@ -24,8 +24,6 @@ from store_servers import GoogleServer, S3Server, StoreServer
 
 from edl_runtime.local import supervision
 
-pytestmark = pytest.mark.own_start
-
 BUCKET, TOTAL, EPOCHS = "kept", 301, 1
 WAIT_S = 600.0
 EVERYTHING = "everything"

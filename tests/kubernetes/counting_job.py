@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from safetensors.numpy import load_file
 
 import recordio
 from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster.api import ApiError, KubernetesApi
 from recordio import example
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +63,8 @@ class CountingJob:
         self._make_zoo()
         self._make_data()
         (folder / "state").mkdir(exist_ok=True)
+        # What is asked again and again: each kubectl would cost a tenth of a second.
+        self._api = KubernetesApi.from_kubeconfig(str(cluster.layout.kubeconfig))
         cluster.kubectl("create", "namespace", namespace)
         for item in CountingObjects(
             *(namespace, folder, self.name, self._held, records, record_s, workers, servers),
@@ -96,6 +98,13 @@ class CountingJob:
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         return self.cluster.kubectl("--namespace", self.namespace, *arguments, stdin=stdin)
 
+    def _get(self, kind: str, group: str = "/api/v1") -> dict[str, Any]:
+        """Return the object of a kind that has the job's name."""
+        return dict(self._api.get(f"{self._path(kind, group)}/{self.object}"))
+
+    def _path(self, kind: str, group: str = "/api/v1") -> str:
+        return f"{group}/namespaces/{self.namespace}/{kind}"
+
     @property
     def state(self) -> Path:
         """The job's directory."""
@@ -103,11 +112,10 @@ class CountingJob:
 
     def pods(self, role: str, node: str = "") -> list[dict[str, Any]]:
         """The pods of a role that run and are not leaving; those of one node, if it is given."""
-        labels = f"--selector={objects.LABEL_JOB}={self.name},{objects.LABEL_ROLE}={role}"
-        items = json.loads(self.kubectl("get", "pods", labels, "--output=json"))["items"]
+        labels = f"{objects.LABEL_JOB}={self.name},{objects.LABEL_ROLE}={role}"
         return [
             item
-            for item in items
+            for item in self._api.list(self._path("pods"), labels).items
             if item["status"].get("phase") == "Running"
             and "deletionTimestamp" not in item["metadata"]
             and node in ("", item["spec"]["nodeName"])
@@ -138,8 +146,8 @@ class CountingJob:
     def term(self) -> int:
         """Number of the newest master; 0: there is none yet."""
         try:
-            lease = json.loads(self.kubectl("get", "lease", self.object, "--output=json"))
-        except subprocess.CalledProcessError:
+            lease = self._get("leases", "/apis/coordination.k8s.io/v1")
+        except ApiError:
             return 0
         return int(lease["spec"]["leaseTransitions"])
 
@@ -174,10 +182,10 @@ class CountingJob:
             status = self.status()
             states = [worker["state"] for worker in status.get("workers", ())]
             return (
-                len(self.pods(objects.MASTER)) == 1
-                and len(self.pods(objects.SERVER)) == self._servers
-                and states.count("working") == self._workers
+                states.count("working") == self._workers
                 and len(self.pods(objects.WORKER)) == self._workers
+                and len(self.pods(objects.MASTER)) == 1
+                and len(self.pods(objects.SERVER)) == self._servers
             )
 
         self.wait(at_work, "all workers are at work")
@@ -188,7 +196,7 @@ class CountingJob:
 
     def condition(self, kind: str) -> bool:
         """Whether the Job has a condition, such as Complete or Failed."""
-        job = json.loads(self.kubectl("get", "job", self.object, "--output=json"))
+        job = self._get("jobs", "/apis/batch/v1")
         return any(
             each["type"] == kind and each["status"] == "True"
             for each in job["status"].get("conditions", ())
@@ -205,10 +213,11 @@ class CountingJob:
 
     def record(self) -> dict[str, Any]:
         """The status in the job's ConfigMap."""
-        found = json.loads(self.kubectl("get", "configmap", self.object, "--output=json"))
-        status: dict[str, Any] = json.loads(found["data"][objects.STATUS_KEY])
+        data = self._get("configmaps")["data"]
+        status: dict[str, Any] = json.loads(data[objects.STATUS_KEY])
         return status
 
     def close(self) -> None:
+        self._api.close()
         self._held.unlink(missing_ok=True)
         self.cluster.kubectl("delete", "namespace", self.namespace, "--wait=false")

@@ -102,7 +102,7 @@ def eventually(met: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + 900
     while not met():
         assert time.monotonic() < deadline, what
-        time.sleep(0.5)
+        time.sleep(1.0)  # most ask by a command, which computes for half a second
 
 
 def intrude(cluster: Cluster, files: Path, image: str, targets: list[str]) -> dict[str, Any]:
