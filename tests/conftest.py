@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,10 +100,16 @@ class Done:
 
 
 class Edl:
-    """Runs ``edl`` with a home of its own, and knows every process that its jobs started."""
+    """Runs ``edl`` with a home of its own, and knows every process that its jobs started.
 
-    def __init__(self, home: Path) -> None:
+    Args:
+        home: a folder.
+        command: what runs commands that a test waits for.
+    """
+
+    def __init__(self, home: Path, command: Sequence[str] = (COMMAND,)) -> None:
         self.home = home
+        self._command = command
         self.env = {
             **{k: v for k, v in os.environ.items() if not k.startswith("EDL_")},
             "EDL_HOME": str(home),
@@ -115,7 +121,7 @@ class Edl:
         self, *args: str, cwd: Path = ROOT, timeout: float = 600, env: dict[str, str] | None = None
     ) -> Done:
         done = subprocess.run(
-            [COMMAND, *args],
+            [*self._command, *args],
             capture_output=True,
             text=True,
             env={**self.env, **(env or {})},
@@ -238,14 +244,14 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def installed_edl(home: Path) -> Iterator[Edl]:
+def installed_edl(home: Path, *command: str) -> Iterator[Edl]:
     """The command, with a home; afterwards no process of its jobs may be left."""
-    command = Edl(home)
+    edl = Edl(home, command or (COMMAND,))
     try:
-        yield command
-        eventually(lambda: not command.processes(), "all processes of the jobs have ended")
+        yield edl
+        eventually(lambda: not edl.processes(), "all processes of the jobs have ended")
     finally:
-        for pid in command.processes():
+        for pid in edl.processes():
             os.kill(pid, signal.SIGKILL)
 
 
@@ -256,13 +262,26 @@ def forking_python() -> Iterator[str]:
         yield interpreter
 
 
+@pytest.fixture(scope="session")
+def forking_edl() -> Iterator[str]:
+    """An interpreter that runs the command as a fork with what most commands import."""
+    imports = (*fork_server.COMMAND_IMPORTS, "edl_convert.api", "edl_sql.statement_runner")
+    with fork_server.forking_python(fork_server.COMMAND, imports) as interpreter:
+        yield interpreter
+
+
 @pytest.fixture
 def edl(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Edl]:
-    """The command. Workers are forks, unless the test or its module has the mark ``own_start``."""
-    with installed_edl(tmp_path / "edl-home") as command:
-        if request.node.get_closest_marker("own_start") is None:
-            command.env["EDL_PYTHON"] = request.getfixturevalue("forking_python")
-        yield command
+    """The command. It and workers are forks, unless the test has the mark ``own_start``."""
+    home = tmp_path / "edl-home"
+    if request.node.get_closest_marker("own_start"):
+        with installed_edl(home) as edl:
+            yield edl
+        return
+    python = request.getfixturevalue("forking_edl")
+    with installed_edl(home, python, "-P", "-m", fork_server.COMMAND) as edl:
+        edl.env["EDL_PYTHON"] = request.getfixturevalue("forking_python")
+        yield edl
 
 
 @pytest.fixture(scope="session")

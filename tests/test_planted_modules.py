@@ -28,6 +28,7 @@ def shared_folder(tmp_path: Path) -> Iterator[Path]:
     assert not marker.exists(), marker.read_text()
 
 
+@pytest.mark.own_start
 def test_no_process_imports_from_the_current_folder(
     edl: Edl, shared_folder: Path, tmp_path: Path
 ) -> None:

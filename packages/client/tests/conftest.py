@@ -24,8 +24,8 @@ from hypothesis import settings
 
 import recordio
 from edl.__main__ import run
+from edl_testing import fork_server
 from edl_testing.command import Done, assert_refused
-from edl_testing.fork_server import forking_python
 from edl_testing.waiting import eventually as eventually
 
 # A machine that is busy makes an example slow, not wrong.
@@ -34,13 +34,6 @@ settings.load_profile("usual")
 
 TESTS = Path(__file__).parent
 FAKE_JOB = f"{shlex.quote(sys.executable)} -m edl_testing.fake_job"
-
-COMMAND_IMPORTS = (
-    *("edl.cli.root", "edl.cli.commands", "edl.cli.status", "edl.app"),
-    *("edl.adapters.local.jobs", "edl.adapters.local.processes"),
-    "edl.adapters.job_service_client",
-)
-"""What most commands import."""
 
 Attempt = Callable[..., Done]
 
@@ -192,7 +185,9 @@ def stand_in_for_check(place: Path, **answer: Any) -> str:
 @pytest.fixture(scope="session")
 def forking_edl() -> Iterator[str]:
     """An interpreter that runs the command as a fork with edl imported."""
-    with forking_python("edl", COMMAND_IMPORTS) as interpreter:
+    with fork_server.forking_python(
+        fork_server.COMMAND, fork_server.COMMAND_IMPORTS
+    ) as interpreter:
         yield interpreter
 
 

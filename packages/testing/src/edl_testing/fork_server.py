@@ -45,6 +45,14 @@ WORKER_IMPORTS = (
 )
 """What every worker or check of a model file imports; the first one as they import it."""
 
+COMMAND = "edl"
+COMMAND_IMPORTS = (
+    *("edl.cli.root", "edl.cli.commands", "edl.cli.status", "edl.app"),
+    *("edl.adapters.local.jobs", "edl.adapters.local.processes"),
+    "edl.adapters.job_service_client",
+)
+"""What most commands import."""
+
 
 @contextlib.contextmanager
 def forking_python(module: str, imports: Sequence[str]) -> Iterator[str]:
