@@ -241,15 +241,8 @@ def test_user_code_that_hangs_is_named_replaced_and_nothing_is_lost(
     (zoo / "hanging.py").write_text(HANGING)
     shutil.copy(ROOT / "model_zoo" / "counting.py", zoo)
     edl(
-        *(
-            "train",
-            "--model-zoo",
-            str(zoo),
-            "--model-def",
-            "hanging.model",
-            "--params",
-            f"size={total}",
-        ),
+        *("train", "--model-zoo", str(zoo), "--model-def", "hanging.model"),
+        *("--params", f"size={total}"),
         *("--data", str(numbered(total)), "--num-epochs", "1", "--minibatch-size", "8"),
         *("--records-per-task", "400", "--num-workers", "2", "--output", str(output), "-q"),
         *("--name", "h"),
