@@ -25,7 +25,7 @@ from edl_worker.core.job import JobDescription
 from edl_worker.core.model_description import TrainedModelDescription
 from edl_worker.core.step_engine import ExportForm, ModelEngine, OptimizerState, StepEngine
 from edl_worker.core.tasks import ExportInfo
-from edl_worker.model_file.errors import message_of
+from edl_worker.model_file.error_messages import message_of
 from edl_worker.model_file.zoo.importer import loaded_files
 from edl_worker.tasks.export_attempts import FORMS, crashed_forms, note_writing
 from edl_worker.tasks.task_errors import is_about_writing, store_error, write_error

@@ -15,12 +15,8 @@ from edl_worker.core.batch import Batch
 from edl_worker.core.tasks import Lease
 from edl_worker.model_file.bad_records import BadRecordError, Records
 from edl_worker.model_file.bad_values import find_value
-from edl_worker.model_file.errors import (
-    NUMBERS_AS_LABELS,
-    is_about_text,
-    message_of,
-    user_code_error,
-)
+from edl_worker.model_file.error_messages import message_of
+from edl_worker.model_file.errors import NUMBERS_AS_LABELS, is_about_text, user_code_error
 from edl_worker.model_file.framework_types import dtype_name, is_tensorflow_error, leaves
 from recordio.storage.store_errors import reason_of, remedy_of
 

@@ -14,7 +14,8 @@ from zoo_folder import ZooFolder
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.engines.tensorflow.model import check_model_file
-from edl_worker.model_file.errors import ContractErrors, message_of, user_frames, user_traceback
+from edl_worker.model_file.error_messages import message_of
+from edl_worker.model_file.errors import ContractErrors, user_frames, user_traceback
 from elasticdl.python.common.constants import Mode
 
 
@@ -328,6 +329,7 @@ def test_the_detail_on_the_wire_lists_all_errors(zoo: ZooFolder) -> None:
             "indices[0] = 9 is not in [0, 5)",
         ),
         ("one line\n\t [[{{node x}}]]\nand more", "one line"),
+        ("It was made by passing\n`*args`, too.\nnext", "It was made by passing `*args`, too."),
         ("", ""),
     ],
 )

@@ -29,7 +29,8 @@ from edl_worker.engines.tensorflow.pipelines.own_batches import yields_batches
 from edl_worker.engines.tensorflow.pipelines.random_state import RandomDrawDetector, seed_generators
 from edl_worker.engines.tensorflow.pipelines.row_forms import RowForm, has_labels_of_text, row_forms
 from edl_worker.model_file.arguments import BoundFunction
-from edl_worker.model_file.errors import message_of, type_with_article, user_code_error
+from edl_worker.model_file.error_messages import message_of
+from edl_worker.model_file.errors import type_with_article, user_code_error
 from edl_worker.model_file.input_pipeline import MinibatchRequest, reading_error
 from edl_worker.model_file.zoo import compatibility
 from elasticdl.python.common.constants import Mode

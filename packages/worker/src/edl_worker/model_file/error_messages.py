@@ -1,0 +1,68 @@
+"""The messages of exceptions of model files, without what Keras and TensorFlow add."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_KERAS_MESSAGE = re.compile(r"^Exception encountered when calling.*?\x1b\[1m(.*?)\x1b\[0m", re.S)
+_AUTOGRAPH_HEAD = re.compile(r"^in user code:\n.*\n\n +\w+: ", re.S)
+_TENSORFLOW_NOISE = re.compile(r"\{\{function_node [^}]*\}\} ?|\[Op:\w+\]( name: ?\S*)?")
+_GRAPH_HEAD = re.compile(r"Graph execution error|Detected at node|\d+ root error\(s\) found")
+# Keras adds this in front of what a layer raised, on lines of its own.
+_INFERENCE_HEAD = re.compile(r"^Could not automatically infer.*?Error encountered:\s*", re.S)
+_ITERATOR_HEAD = re.compile(r"Iterator::[\w:\[\]]+: ")
+_ROOT_ERROR = re.compile(r"^\(\d+\) [A-Z_]+: +")
+# TensorFlow puts a place in its own iterators in front of an error of a pipeline.
+_PIPELINE_HEAD = re.compile(r"^Error in user-defined function passed to .*? transformation.*?: ")
+
+_MIN_WRAPPED = 20
+"""Characters of a line that may go on in the next one."""
+
+
+def message_of(error: BaseException) -> str:
+    """Return an error's message in one line, without what Keras and TensorFlow add."""
+    try:
+        text = str(error)
+    except Exception:  # the user's own class may be wrong as well
+        return ""
+    keras = _KERAS_MESSAGE.search(text)
+    if keras:
+        text = keras.group(1)
+    text = _ANSI.sub("", text)
+    text = _AUTOGRAPH_HEAD.sub("", text)
+    text = _INFERENCE_HEAD.sub("", text)
+    text = _ITERATOR_HEAD.sub("", _TENSORFLOW_NOISE.sub("", text))
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    if not lines:
+        return ""
+    first = _PIPELINE_HEAD.sub("", _sentence(lines))
+    return first if len(first) <= 400 else first[:397] + "..."
+
+
+def _sentence(lines: list[str]) -> str:
+    """Return the line that says what happened: the first, or the last one of a graph's error.
+
+    Such an error begins with the stacks in which its nodes were created. Its sentence stands
+    above the name of the node that failed.
+    """
+    node = next((at for at, line in enumerate(lines) if line.startswith("[[{{node")), len(lines))
+    before = [line for line in lines[:node] if not line.startswith("[[{{node")]
+    if before and _GRAPH_HEAD.match(before[0]):
+        return _ROOT_ERROR.sub("", before[-1])
+    return _join_wrapped(before)
+
+
+def _join_wrapped(lines: Sequence[str]) -> str:
+    """Return the first sentence; Keras breaks long ones into lines."""
+    text = lines[0] if lines else ""
+    for line in lines[1:]:
+        if (
+            len(text) < _MIN_WRAPPED
+            or text[-1] in ".:!?"
+            or not (line[0].islower() or line[0] == "`")
+        ):
+            break
+        text += f" {line}"
+    return text
