@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
+import pytest
 from fakes.job_settings import job_settings
 
 from edl_master.core import effects as fx
@@ -251,3 +252,22 @@ def test_one_that_was_given_up_is_told_so() -> None:
     job.tell(ev.InstanceExited(B, instance(B), None, 9, preempted=False))
 
     assert job.report(B, job.number, 0) == [StepsCounted(Version(0), ended=True, lost=True)]
+
+
+@pytest.mark.parametrize("request_", [ev.ScaleRequested(1, 1), ev.StopRequested("by a test")])
+def test_a_worker_that_was_told_to_leave_leaves_the_group(request_: ev.Event) -> None:
+    job = Job(A, B)
+    job.tell(request_)
+    job.tell(ev.LeasesReturned(B, (), "terminated", leaving=True, instance=instance(B)))
+    for worker in (A, B):
+        assert job.get(StepsCounted, job.report(worker, job.number, 0, stopped=True)).ended
+
+    assert job.join(B, after=job.number) == [GroupLeft()]
+
+
+def test_a_worker_that_was_not_told_in_time_that_the_job_is_over_may_leave() -> None:
+    job = Job(A)
+    job.tell(ev.MasterFailed(Failure("DISK_FULL", "no space")))
+    job.tell(ev.InstanceExited(A, instance(A), None, 0, preempted=False))
+
+    assert job.join(A, after=job.number) == [GroupLeft()]

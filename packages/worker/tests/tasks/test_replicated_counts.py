@@ -11,9 +11,10 @@ from pathlib import Path
 
 import counting_engine
 import pytest
-from conftest import Master, export, training
+from conftest import Master, export, lease, training
 
-from edl_proto.v1 import job_pb2
+from edl_proto.v1 import job_pb2, task_pb2
+from edl_testing.fake_ledger import FakeTask
 from edl_testing.fake_master import WAIT_S, FakeMaster
 
 ENGINE = Path(counting_engine.__file__)
@@ -170,6 +171,22 @@ def test_a_worker_leaves_and_the_last_one_saves_its_values(
     go_on(master)
     assert start(2).wait(WAIT_S) == 0
     check(master)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_values_that_a_task_has_put_aside_come_back(
+    workers: int, job: job_pb2.JobSpec, master: FakeMaster, start: StartProcess
+) -> None:
+    tasks = [task.lease for task in master.stages[0]]
+    evaluated = lease(task_pb2.EVALUATION, Path(job.data[0]), 0, 20)
+    evaluated.frozen = "stage-0"  # the initial values
+    stages = [tasks[:6], [evaluated], tasks[6:], [task.lease for task in master.stages[1]]]
+    master.stages = [[FakeTask(one) for one in stage] for stage in stages]
+    master.workers_wanted = workers
+    processes = [start(number) for number in range(workers)]
+    assert [process.wait(WAIT_S) for process in processes] == [0] * workers
+    check(master)
+    assert "stage-0" in [pull.frozen for pull in master.received.pulls]
 
 
 def test_workers_go_back_to_what_a_new_master_has(master: FakeMaster, start: StartProcess) -> None:

@@ -7,10 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from conftest import OF_TWO_TASKS, Master, two_tasks
+from conftest import OF_TWO_TASKS, RECORDS, Master, export, two_tasks
 from linear_engine import Linear
 
+import recordio
+import recordio.example
+from edl_proto.errors import ErrorCode
 from edl_proto.v1 import job_pb2
 from edl_testing.fake_master import WAIT_S, FakeMaster
 from edl_worker.app import build_worker
@@ -79,3 +83,30 @@ def test_two_workers_train_in_step(
     assert sorted(master.received.counted) == OF_TWO_TASKS
     assert not master.received.failed
     assert max(len(step.claims) for step in master.replicas.steps) == 2
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_loss_that_is_not_finite_fails_its_task_and_gets_into_no_values(
+    workers: int,
+    replicated: job_pb2.JobSpec,
+    tmp_path: Path,
+    start_master: Master,
+    start: StartLinear,
+) -> None:
+    data = tmp_path / "bad.recordio"
+    with recordio.Writer(str(data)) as writer:
+        for number in range(RECORDS):
+            x = np.full(4, np.nan if number == 50 else 1, np.float32)
+            writer.write(recordio.example.encode({"x": x, "label": [1]}))
+    replicated.data[:] = [str(data)]
+    last = [export(str(tmp_path / "exported"))]
+    master = start_master(replicated, [two_tasks(data), last])
+    master.workers_wanted = workers
+    running = [start(master, number) for number in range(workers)]
+    assert [worker.wait() for worker in running] == [0] * workers
+    (failed,) = master.received.failed
+    assert failed.permanent
+    assert failed.error.code == ErrorCode.NAN_LOSS
+    assert "minibatch" in failed.error.where
+    assert len(master.received.counted) > 6, "those before it"
+    assert all(np.isfinite(values).all() for values in master.by_name().values())

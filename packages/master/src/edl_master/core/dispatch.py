@@ -252,4 +252,5 @@ class Dispatcher:
                 self._recovery.take_back(lease, redo=redo, now=now)
         if event.leaving and isinstance(worker, Worker):
             self._reports.handle_leaving(worker, event.reason, now)
-            self._replication.leave(worker.id)
+        if event.leaving and (isinstance(worker, Worker) or worker in ("scaled-down", "job-over")):
+            self._replication.leave(event.worker)

@@ -211,7 +211,7 @@ class Session:
         except (EdlError, MasterReplacedError, LeavingError) as error:
             log.info("the master has not confirmed the departure: %s", error)
             return False
-        if leaves_group and leaving.reason != "job-over":
+        if leaves_group:
             self._leave_group()
         return True
 
