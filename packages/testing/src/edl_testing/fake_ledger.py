@@ -24,7 +24,8 @@ class FakeTask:
     lease: task_pb2.Lease
     applied: int = 0
     token: int = 0  # of the present lease; 0: not leased
-    worker: int = -1  # that has it
+    granted: int = 0  # token of the last lease, whose steps may still have to be counted
+    worker: int = -1  # that has, or had it
     done: bool = False
     complete: task_pb2.CompleteRequest | None = None  # of a replicated job: before the steps count
     failures: list[task_pb2.FailRequest] = field(default_factory=list)
@@ -157,7 +158,8 @@ class FakeLedger:
         for task in self.stages[number]:
             if task.done or task.token or len(task.failures) >= 3:
                 continue
-            task.token, task.worker = self.next_token, worker
+            task.token = task.granted = self.next_token
+            task.worker = worker
             self.next_token += 1
             if self.leases_left is not None:
                 self.leases_left -= 1

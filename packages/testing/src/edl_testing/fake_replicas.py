@@ -26,9 +26,6 @@ class ReplicaTasks(Protocol):
     def all_tasks(self) -> Iterator[Any]:
         """Return all tasks."""
 
-    def find_lease(self, ref: task_pb2.LeaseRef) -> Any:
-        """Return the task of a lease that is held."""
-
 
 class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
     """The members of one job; a test may end generations, and lose members.
@@ -220,18 +217,19 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         self._tasks.changed.notify_all()
 
     def _count_minibatch(self, worker: int, claim: pb.ReplicaClaim) -> None:
-        task = self._tasks.find_lease(claim.lease)
-        assert (task.worker, task.applied) == (worker, claim.minibatch), f"not in order: {claim}"
+        (task,) = [one for one in self._tasks.all_tasks() if one.lease.task == claim.lease.task]
+        due = (task.worker, task.granted, task.applied)
+        assert due == (worker, claim.lease.token, claim.minibatch), f"not in order: {claim}"
         task.applied += 1
-        task.done = task.complete is not None and task.complete.minibatches == task.applied
-        task.token = 0 if task.done else task.token
+        if task.complete is not None and task.complete.minibatches == task.applied:
+            task.done, task.token = True, 0
         self._tasks.received.counted.append((claim.lease.task.number, claim.minibatch))
 
     def _release(self, worker: int) -> None:
         """Return the leases of a worker to the queue."""
         for task in self._tasks.all_tasks():
             if task.worker == worker and not task.done:
-                task.token, task.complete = 0, None
+                task.token, task.granted, task.complete = 0, 0, None
         self._tasks.changed.notify_all()
 
     def _find_positions(self, worker: int) -> list[pb.LeasePosition]:
