@@ -65,22 +65,25 @@ class PeerSignals:
         """Connect to the members of lower rank, and accept those of higher rank."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         own = folder / f"{rank}.socket"
-        with unix_socket.listen(own, size) as listening:
-            listening.settimeout(POLL_S)
-            for peer in range(rank):
-                self._connections[peer] = self._connect(folder / f"{peer}.socket", rank)
-            while len(self._connections) < size - 1:
-                with contextlib.suppress(TimeoutError):
-                    connection, _ = listening.accept()
-                    unix_socket.check_owner(connection)
-                    peer = int.from_bytes(
-                        connection.recv(_RANK_BYTES, socket.MSG_WAITALL), "little"
-                    )
-                    self._connections[peer] = connection
-                self._check()
-        with contextlib.suppress(OSError):
-            own.unlink()
-            folder.rmdir()  # by the last one
+        try:
+            with unix_socket.listen(own, size) as listening:
+                listening.settimeout(POLL_S)
+                for peer in range(rank):
+                    self._connections[peer] = self._connect(folder / f"{peer}.socket", rank)
+                while len(self._connections) < size - 1:
+                    with contextlib.suppress(TimeoutError):
+                        self._accept(listening)
+                    self._check()
+        finally:
+            with contextlib.suppress(OSError):
+                own.unlink()
+                folder.rmdir()  # by the last one
+
+    def _accept(self, listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        unix_socket.check_owner(connection)
+        peer = int.from_bytes(connection.recv(_RANK_BYTES, socket.MSG_WAITALL), "little")
+        self._connections[peer] = connection
 
     def _connect(self, path: Path, rank: int) -> socket.socket:
         while True:
