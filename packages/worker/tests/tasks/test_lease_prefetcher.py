@@ -10,7 +10,7 @@ import pytest
 
 from edl_worker.concurrency.shared_state import SharedState
 from edl_worker.core.tasks import Lease, Leave, TaskKey, TaskType, Wait
-from edl_worker.tasks.lease_prefetcher import LeasePrefetcher
+from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
 
 LONG_S = 200.0
 LEASE = Lease(TaskKey(TaskType.TRAINING, 0, 0), token=1)
@@ -109,3 +109,20 @@ def test_the_log_says_once_why_there_is_no_task(
     assert job.prefetcher.take() == Leave("job-over")
     told = [f"no task now: {each.reason}" for each in (one, other, one)]
     assert [record.getMessage() for record in caplog.records] == told
+
+
+def test_work_goes_on_while_there_is_no_task(job: Job) -> None:
+    calls = 0
+
+    def meanwhile() -> None:
+        nonlocal calls
+        calls += 1
+        job.records.set()
+        if calls == 3:
+            job.reply.set()
+
+    answer = job.prefetcher.take(meanwhile)
+    assert isinstance(answer, Assignment)
+    assert answer.lease == LEASE
+    assert calls >= 3
+    answer.close()

@@ -6,11 +6,12 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from conftest import OF_TWO_TASKS, RECORDS, Master, export, two_tasks
-from linear_engine import Linear
+from linear_engine import Linear, LinearSteps
 
 import recordio
 import recordio.example
@@ -109,3 +110,23 @@ def test_a_loss_that_is_not_finite_fails_its_task_and_gets_into_no_values(
     assert "record 50" in failed.error.where
     assert len(master.received.counted) > 6, "those before it"
     assert all(np.isfinite(values).all() for values in master.by_name().values())
+
+
+def test_a_generation_brings_the_learning_rate_and_the_end_of_training(
+    replicated: job_pb2.JobSpec, points: Path, start_master: Master, start: StartLinear
+) -> None:
+    master = start_master(replicated, [two_tasks(points)])
+    master.leases_left = 1
+    with (
+        mock.patch.object(LinearSteps, "set_learning_rate") as set_learning_rate,
+        mock.patch.object(LinearSteps, "finish") as finish,
+    ):
+        worker = start(master)
+        master.wait_for(lambda: len(master.received.counted) == 6, "a task")
+        with master.changed:
+            master.replicas.end(learning_rate=0.25, finish=True, save=True)
+        master.wait_for(lambda: master.replicas.stored == 6, "values")
+        master.leases_left = None
+        assert worker.wait() == 0
+    assert [call.args for call in set_learning_rate.call_args_list] == [(None,), (0.25,)]
+    finish.assert_called_once()

@@ -63,12 +63,17 @@ class ReplicaReporter:
         except MasterReplacedError:
             # Unless the session has registered again in the meantime.
             self._state.master_replaced = incarnation == self._client.incarnation
-        except (grpc.RpcError, EdlError) as error:
-            if not self._fails:
-                log.warning("a report of steps has failed, and is repeated: %s", error)
-            self._fails = True
+        except grpc.RpcError as error:
+            self._on_failure(f"{error.code().name}: {error.details()}")
+        except EdlError as error:
+            self._on_failure(error.what)
         else:
             self._fails = False
             with self.lock:
                 if incarnation == self._client.incarnation:
                     self._progress.on_answer(report, answer)
+
+    def _on_failure(self, cause: str) -> None:
+        if not self._fails:
+            log.warning("a report of steps has failed, and is repeated: %s", cause)
+        self._fails = True
