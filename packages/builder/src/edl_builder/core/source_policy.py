@@ -27,8 +27,6 @@ _REFUSED_NETWORKS = tuple(
         "fec0::/10",  # site-local: old, and still routed in places
         "192.88.99.0/24",  # relays of 6to4
         "2002::/16",  # 6to4, which is retired: where a packet goes is up to a relay
-        "100.100.100.200/32",  # Alibaba's metadata
-        "fd00:ec2::/32",  # Amazon's metadata and DNS over IPv6
     )
 )
 """Addresses that are refused, although some version of Python counts them as public."""
