@@ -113,7 +113,8 @@ def _weights(
                 name,
                 f"has the constraint {type(variable.constraint).__name__}, "
                 "which updates on the master would not keep",
-                "Remove the constraint, or express it as a regularizer or in the layer's call.",
+                "Remove the constraint, express it as a regularizer or in the layer's call, or use "
+                "--strategy allreduce.",
             )
         if trainable and getattr(variable, "overwrite_with_gradient", False):
             raise _unsupported_error(

@@ -32,6 +32,7 @@ SCHEDULES = (
 _ENTRY_POINTS = "edl.optimizers"
 """Where packages have further rules. The master, in the same environment, loads them."""
 
+_ALLREDUCE = "--strategy allreduce, which runs any optimizer"
 _REMEDY = "Return a Keras optimizer: tf.keras.optimizers.SGD(0.1)."
 
 
@@ -100,7 +101,7 @@ def check_supported(
             f"{signature} gives {name}, and the master does not scale losses; "
             f"with the policy mixed_float16, compile(...) puts it around {inner}",
             place,
-            'Use the policy "mixed_bfloat16", which needs no scaling, or '
+            f'Use {_ALLREDUCE}; or the policy "mixed_bfloat16", which needs no scaling, or '
             "compile(..., auto_scale_loss=False).",
         )
     is_known = name in OPTIMIZERS and type(optimizer).__module__.startswith("keras.")
@@ -108,28 +109,28 @@ def check_supported(
         raise _unsupported_error(
             f"{signature} gives {name}, whose update rule the master does not implement",
             place,
-            f"Use one of {_KNOWN_NAMES}, or install a package that has a rule for {name} "
-            f"(an entry point of the group {_ENTRY_POINTS}).",
+            f"Use {_ALLREDUCE}; or one of {_KNOWN_NAMES}; or install a package that has a rule "
+            f"for {name} (an entry point of the group {_ENTRY_POINTS}).",
         )
     if (rate := _unknown_rate(optimizer)) is not None:
         raise _unsupported_error(
             f"{signature} gives {name} the learning rate {rate}, which the master cannot compute",
             place,
-            f"Use a number or one of {', '.join(SCHEDULES)}, or add a "
+            f"Use {_ALLREDUCE}; or a number or one of {', '.join(SCHEDULES)}; or add a "
             "keras.callbacks.LearningRateScheduler, which sets the rate of each epoch.",
         )
     if optimizer.loss_scale_factor:
         raise _unsupported_error(
             f"{signature} asks for loss_scale_factor={optimizer.loss_scale_factor}",
             place,
-            "Leave it out; mixed_bfloat16 needs none.",
+            f"Leave it out; mixed_bfloat16 needs none. Or use {_ALLREDUCE}.",
         )
     if optimizer.gradient_accumulation_steps:
         raise _unsupported_error(
             f"{signature} asks for "
             f"gradient_accumulation_steps={optimizer.gradient_accumulation_steps}",
             place,
-            "Leave it out; --update sync with --grads-to-wait does the same.",
+            f"Leave it out; --update sync with --grads-to-wait does the same. Or use {_ALLREDUCE}.",
         )
 
 
