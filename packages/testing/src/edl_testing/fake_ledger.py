@@ -158,6 +158,8 @@ class FakeLedger:
         for task in self.stages[number]:
             if task.done or task.token or len(task.failures) >= 3:
                 continue
+            if task.granted and self.replicas.is_undecided(task.worker):
+                continue
             task.token = task.granted = self.next_token
             task.worker = worker
             self.next_token += 1

@@ -61,6 +61,10 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         self._open: dict[int, pb.ReplicaStep] = {}
         self._positions: dict[int, list[pb.LeasePosition]] = {}
 
+    def is_undecided(self, worker: int) -> bool:
+        """Whether steps may still count that a worker who is gone was part of."""
+        return worker in self._gone
+
     # --- what a test or the master does, with the lock held --------------------------------
 
     def end(self, **options: Any) -> None:
@@ -72,10 +76,16 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
     def lose(self, worker: int) -> None:
         """Go on without a member."""
         if worker not in self._reached:
-            self._release(worker)
+            if worker in self.joining:
+                self.joining.remove(worker)
+            if worker not in self._gone:
+                self._release(worker)
             return
         del self._reached[worker]
         self._gone.append(worker)
+        for task in self._tasks.all_tasks():
+            if task.worker == worker:
+                task.token = 0  # nothing can be done with it any more, but steps may still count
         self._stopped.discard(worker)
         self.end()
 
@@ -226,9 +236,10 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         self._tasks.received.counted.append((claim.lease.task.number, claim.minibatch))
 
     def _release(self, worker: int) -> None:
-        """Return the leases of a worker to the queue."""
+        """Return the leases of a worker to the queue, but for those that it has got since then."""
+        present = worker in self._reached
         for task in self._tasks.all_tasks():
-            if task.worker == worker and not task.done:
+            if task.worker == worker and not task.done and not (present and task.token):
                 task.token, task.granted, task.complete = 0, 0, None
         self._tasks.changed.notify_all()
 
