@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -10,10 +12,18 @@ from pathlib import Path
 from conftest import ROOT, Edl, HeldTraining, eventually
 from counting import check, event_kinds, records_trained, train
 from safetensors.numpy import load_file
-from test_recovery import worker_pids
 
 ALLREDUCE = ("--strategy", "allreduce")
 TOTAL, EPOCHS = 803, 2
+
+
+def worker_pids(edl: Edl, name: str) -> set[int]:
+    """The processes of a job's workers; their files come and go."""
+    found = set()
+    for instance in (edl.job_dir(name) / "instances").glob("*.json"):
+        with contextlib.suppress(FileNotFoundError):
+            found.add(json.loads(instance.read_bytes())["pid"])
+    return found
 
 
 def test_workers_are_killed_added_and_removed(
@@ -29,9 +39,9 @@ def test_workers_are_killed_added_and_removed(
     eventually(lambda: worker_pids(edl, "r") - first, "another worker in its place")
     before = records_trained(edl, "r")
     eventually(lambda: records_trained(edl, "r") > before, "the training goes on")
-    edl("scale", "r", "3")
+    edl("scale", "r", "--workers", "3")
     eventually(lambda: event_kinds(edl, "r").count("WorkerReady") == 4, "a third worker")
-    edl("scale", "r", "1")
+    edl("scale", "r", "--workers", "1")
     held.release()
     edl("wait", "r")
 
@@ -79,9 +89,7 @@ def test_a_stopped_job_is_resumed_by_other_workers(
     assert int(edl.status("r")["records_replayed"]) == 0, f"{trained} records were kept"
 
 
-def test_callbacks_and_metrics_work_as_before(
-    edl: Edl, tmp_path: Path, digit_data: Path
-) -> None:
+def test_callbacks_and_metrics_work_as_before(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
     output = tmp_path / "model"
     zoo = tmp_path / "zoo"
     zoo.mkdir()
