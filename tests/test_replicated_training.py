@@ -83,7 +83,7 @@ def test_a_stopped_job_is_resumed_by_other_workers(
     assert weights.sum() == trained
 
     held.release()
-    edl("resume", "r", "--num-workers", "1")
+    edl("resume", "r", "--detach")
     edl("wait", "r")
     check(output, TOTAL, EPOCHS)
     assert int(edl.status("r")["records_replayed"]) == 0, f"{trained} records were kept"
