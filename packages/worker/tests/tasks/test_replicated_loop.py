@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ import recordio.example
 from edl_proto.v1 import job_pb2
 from edl_testing.fake_master import WAIT_S, FakeMaster
 from edl_worker.app import build_worker
+from edl_worker.collectives.shared_memory import Memory
 from edl_worker.config import Settings
 from edl_worker.runtime import thread_stacks
 
@@ -130,3 +132,23 @@ def test_a_generation_brings_the_learning_rate_and_the_end_of_training(
         assert worker.wait() == 0
     assert [call.args for call in set_learning_rate.call_args_list] == [(None,), (0.25,)]
     finish.assert_called_once()
+
+
+def test_a_worker_that_cannot_share_memory_ends_and_says_why(
+    replicated: job_pb2.JobSpec, points: Path, start_master: Master, start: StartLinear
+) -> None:
+    master = start_master(replicated, [two_tasks(points)])
+    master.workers_wanted = 2
+    no_memory = OSError(errno.ENOMEM, "Cannot allocate memory")
+    with mock.patch.object(Memory, "allocate", side_effect=no_memory):
+        workers = [start(master, number) for number in range(2)]
+        master.wait_for(lambda: bool(master.received.failed), "a failure")
+    failed = next(one for one in master.received.failed if not one.HasField("lease"))
+    assert "cannot exchange gradients" in failed.error.what
+    assert "Cannot allocate memory" in failed.error.what
+    first = master.replicas.generations[0].members[0]
+    assert workers[first].wait() != 0
+    with master.changed:
+        master.replicas.lose(first)
+        master.workers_wanted = 1
+    assert workers[1 - first].wait() == 0

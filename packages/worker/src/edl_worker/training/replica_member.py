@@ -69,6 +69,7 @@ class ReplicaMember:
         self._buffer = ReceiveBuffer(steps.layout.nbytes)
         self._sending: BackgroundCall[None] = BackgroundCall("values")
         self._leaves = False
+        self._failure: EdlError | None = None  # because of which this worker can be no member
         self._group: SharedMemoryGroup | None = None  # None: alone, or no member
         self._memory: tuple[tuple[int, ...], Memory] | None = None  # and the members that share it
         self._computed: tuple[tuple[int, int], int | None, StepResult] | None = None
@@ -91,7 +92,10 @@ class ReplicaMember:
         Raises:
             LeavingError: the worker has to leave.
             MasterReplacedError: the master is another incarnation.
+            EdlError: this worker cannot be a member.
         """
+        if self._failure is not None:
+            raise self._failure
         progress = self._progress
         if progress.is_member and (progress.lost or (progress.ended and self._group is None)):
             self._stop()
@@ -173,6 +177,10 @@ class ReplicaMember:
             log.info("generation %d ends before it has begun: %s", generation.number, error)
             self._stop()
             return
+        except EdlError as error:
+            self._failure = error
+            self._stop()
+            raise
         with self._reporter.lock:
             self._progress.on_values()
         self._reporter.hurry()

@@ -1,0 +1,39 @@
+"""A member of the replica group that cannot take part."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import pytest
+from linear_engine import Line, LinearSteps
+
+from edl_proto.errors import EdlError
+from edl_worker.concurrency.shared_state import SharedState
+from edl_worker.core.replicas import Generation, JoinAnswer, Report, ReportAnswer
+from edl_worker.training import replica_member
+from edl_worker.training.replica_member import ReplicaMember
+
+
+class Master:
+    """A master that has one generation."""
+
+    incarnation = "one"
+    worker_id = 0
+
+    def join(self, after: int) -> JoinAnswer:
+        return JoinAnswer(Generation(1, (0, 1), version=0) if after == 0 else None)
+
+    def report(self, incarnation: str, report: Report) -> ReportAnswer:
+        return ReportAnswer(counted=0)
+
+
+def test_a_worker_that_cannot_meet_the_others_makes_no_step_alone() -> None:
+    client: Any = Master()
+    parameters: Any = None
+    member = ReplicaMember(LinearSteps(Line()), parameters, client, SharedState(), "mean")
+    refused = PermissionError("a process of another user is among them")
+    with mock.patch.object(replica_member, "SharedMemoryGroup", side_effect=refused):
+        for _ in range(2):
+            with pytest.raises(EdlError, match="a process of another user is among them"):
+                member.join()
