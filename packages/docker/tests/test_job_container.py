@@ -116,6 +116,25 @@ def test_a_container_sees_its_job_and_cannot_change_what_processes_outside_trust
     assert "hidden" not in json.dumps(made)
 
 
+@pytest.mark.parametrize("gpus", ["", "none", "each", "shared"])
+def test_a_container_gets_the_gpus_of_the_machine_if_its_job_wants_them(
+    job_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: str
+) -> None:
+    monkeypatch.setenv("EDL_HOME", str(tmp_path / "home"))
+    taken = RecordingEngine()
+    monkeypatch.setattr(container_engine, "client", lambda *_: taken)
+    container = container_engine.Container("unix:///nowhere", "edl-boxed-1")
+    spec = job_pb2.JobSpec(name="boxed", image="zoo@sha256:1", gpus=gpus)
+    job_container._start(container, spec, job_dir, StoreAccess())
+    requests = taken.created[0]["host_config"]["device_requests"]
+    if gpus in ("", "none"):
+        assert requests is None
+        return
+    (request,) = requests
+    assert request["Count"] == -1, "all of them: the master gives each worker one"
+    assert set(request["Capabilities"][0]) == {"gpu", "compute", "utility"}
+
+
 # --- the script of the container ----------------------------------------------------------------
 
 

@@ -235,6 +235,18 @@ def test_the_last_exits_of_workers_are_shown_once_there_are_any() -> None:
     assert len(rows[2][at:]) == 60
 
 
+def test_the_gpus_of_workers_are_shown_where_they_have_some() -> None:
+    first = WorkerStatus(0, "working", gpu="GPU-1d4cae12-e02a-1df8-aa19-bbc1fe7d6ee8")
+    status = replace(RUNNING, workers=(first, WorkerStatus(1, "gone", last_exit="signal 6")))
+    header, *rows = job_text.status_lines(status)[-3:]
+    assert header.split()[-3:] == ["GPU", "LAST", "EXIT"]
+    assert rows[0].split()[-2:] == ["GPU-1d4cae12…", "-"]
+    assert rows[1].split()[-3:] == ["-", "signal", "6"]
+    assert "GPU" not in "".join(
+        job_text.status_lines(replace(RUNNING, workers=(WorkerStatus(0, "working"),)))
+    )
+
+
 def test_workers_without_a_place_are_shown_with_the_platforms_reason() -> None:
     room, quota = "Unschedulable: 0/2 nodes are available", "QuotaExceeded: exceeded quota: team"
     waiting = [WorkerStatus(number, "starting", pending=room) for number in range(1, 12)]

@@ -108,6 +108,23 @@ def test_a_scraper_needs_a_token_but_on_a_cluster() -> None:
     assert make(Verb.TRAIN, {**cluster, "metrics_auth": "token"}).metrics_auth == "token"
 
 
+@pytest.mark.parametrize(
+    ("platform", "gpus"), [("processes", "each"), ("docker", "none"), ("kubernetes", "")]
+)
+def test_gpus_are_used_where_they_need_no_set_up(platform: str, gpus: str) -> None:
+    assert make(Verb.PREDICT, {**USE, "platform": platform}).gpus == gpus
+    if platform != "kubernetes":
+        assert make(Verb.TRAIN, {**TRAIN, "platform": platform, "gpus": "shared"}).gpus == "shared"
+
+
+def test_pods_ask_for_gpus_as_for_other_resources() -> None:
+    problem = make_and_return_problem(
+        Verb.TRAIN, {**TRAIN, "platform": "kubernetes", "gpus": "each"}
+    )
+    assert "--gpus has no effect on Kubernetes" in problem.what
+    assert "nvidia.com/gpu=1" in problem.remedy
+
+
 @pytest.mark.parametrize("verb", list(Verb))
 def test_missing_options_are_all_named_with_an_example(verb: Verb) -> None:
     problem = make_and_return_problem(verb, {})

@@ -60,6 +60,13 @@ CONFINEMENT: Mapping[str, Any] = {
 }
 """What the container of a job may not do."""
 
+ALL_GPUS: Mapping[str, Any] = {
+    "count": -1,
+    # utility: nvidia-smi, with which the master finds the GPUs that it gives to workers.
+    "capabilities": [["gpu", "compute", "utility"]],
+}
+"""The request for GPUs, as an engine with NVIDIA's container toolkit understands it."""
+
 PASSED_VARIABLES = (
     *("TF_", "OMP_", "KERAS_", "XLA_", "CUDA_"),
     *("EDL_LOG_FORMAT", "EDL_LOG_LEVEL", "EDL_MASTER_WAIT_S"),
@@ -206,7 +213,7 @@ def _start(
     job_dir: Path,
     stores: store_credentials.StoreAccess,
 ) -> None:
-    from docker.types import Mount
+    from docker.types import DeviceRequest, Mount
 
     client = container_engine.client(container.engine)
     kernels = _kernels(job_dir, spec.image)
@@ -243,11 +250,17 @@ def _start(
                     for path in hidden
                 ),
             ],
+            device_requests=[DeviceRequest(**ALL_GPUS)] if wants_gpus(spec) else None,
             auto_remove=True,
             **CONFINEMENT,
         ),
     )
     client.start(container.name)
+
+
+def wants_gpus(spec: job_pb2.JobSpec) -> bool:
+    """Return whether a job's container gets the GPUs of the machine."""
+    return spec.gpus in ("each", "shared")
 
 
 def _places(spec: job_pb2.JobSpec, job_dir: Path) -> dict[str, bool]:

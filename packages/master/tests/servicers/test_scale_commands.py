@@ -11,6 +11,7 @@ import pytest
 
 from edl_master.core.effects import Refused
 from edl_master.core.events import ScaleRequested
+from edl_master.core.gpus import GpuAssignment
 from edl_master.core.parameters.schedules import Constant, ExponentialDecay, Schedule
 from edl_master.core.settings import JobType
 from edl_master.servicers.job import JobServicer
@@ -67,6 +68,18 @@ def refusal(job: Any, workers: job_pb2.WorkersSpec) -> EdlError:
     with pytest.raises(EdlError) as refused:
         service.Scale(job_pb2.ScaleRequest(workers=workers), anything)
     return refused.value
+
+
+def test_a_running_job_gets_no_more_workers_than_gpus() -> None:
+    anything: Any = None
+    job: Any = Job()
+    two = GpuAssignment(("GPU-a", "GPU-b"))
+    service = JobServicer(job, anything, anything, anything, job, anything, anything, two)
+    request = job_pb2.ScaleRequest(workers=job_pb2.WorkersSpec(min=1, max=3))
+    with pytest.raises(EdlError, match="3 workers for 2 GPUs") as refused:
+        service.Scale(request, anything)
+    assert (refused.value.code, refused.value.where) == (ErrorCode.USAGE, "edl scale")
+    assert (job.wanted, job.recorded) == (0, 0), "the job knows nothing of it"
 
 
 def test_a_job_that_ends_is_not_asked_for_another_number() -> None:

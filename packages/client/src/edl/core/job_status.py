@@ -65,7 +65,8 @@ class Failure:
 class WorkerStatus:
     """One worker as the master sees it; the counts are those since the job began.
 
-    ``pending`` says why its instance has no place yet; it is empty if it has one.
+    ``pending`` says why its instance has no place yet; it is empty if it has one. ``gpu`` is empty
+    if it has none, or a cluster has chosen it.
     """
 
     id: int
@@ -80,6 +81,7 @@ class WorkerStatus:
     last_exit: str = ""
     heartbeat_age_s: float = 0.0
     pending: str = ""
+    gpu: str = ""
 
 
 @dataclass(frozen=True, slots=True)

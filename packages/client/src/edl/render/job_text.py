@@ -269,19 +269,21 @@ _MAX_NUMBERS = 8
 """So many workers of one reason are named; the others are counted."""
 
 WORKER_COLUMNS = ("WORKER", "STATE", "PID", "TASK", "RECORDS", "RECORDS/S", "RESTARTS", "HEARTBEAT")
+_MAX_GPU_LENGTH = 13  # a UUID begins with eight characters that tell it from others
 _MAX_EXIT_LENGTH = 60
 """Characters of how a worker ended: what a cluster says of a pod may be long."""
 
 
 def worker_table(workers: Sequence[WorkerStatus]) -> list[str]:
-    """Return the workers in ``edl status``; how the last instances ended is shown once one has."""
-    rows = [worker_row(worker) for worker in workers]
-    if not any(worker.last_exit for worker in workers):
-        return table(WORKER_COLUMNS, rows)
-    ends = (_shorten(worker.last_exit, _MAX_EXIT_LENGTH) or "-" for worker in workers)
-    return table(
-        (*WORKER_COLUMNS, "LAST EXIT"), ((*row, end) for row, end in zip(rows, ends, strict=True))
-    )
+    """Return the workers in ``edl status``, with the columns that at least one of them fills."""
+    columns = dict(zip(WORKER_COLUMNS, zip(*map(worker_row, workers), strict=True), strict=True))
+    for name, cells in (
+        ("GPU", [_shorten(each.gpu, _MAX_GPU_LENGTH) for each in workers]),
+        ("LAST EXIT", [_shorten(each.last_exit, _MAX_EXIT_LENGTH) for each in workers]),
+    ):
+        if any(cells):
+            columns[name] = tuple(cell or "-" for cell in cells)
+    return table(tuple(columns), zip(*columns.values(), strict=True))
 
 
 def _shorten(text: str, most: int) -> str:
@@ -321,7 +323,6 @@ def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
     has_page = status.dashboard_url and not status.state.is_over
     rate = status.learning_rate
     facts = {
-        # The other one is the default, and what edl status has always been about.
         "strategy": ALLREDUCE if status.strategy == ALLREDUCE else "",
         "rate": "" if rate is None else f"{rate:.6g}, the learning rate that was set",
         "goodput": goodput(status) if status.goodput > 0 else "",

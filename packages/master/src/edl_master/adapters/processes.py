@@ -29,10 +29,12 @@ from edl_master.adapters.observations import ObservationQueue
 from edl_master.adapters.storage_errors import is_full, storage_error
 from edl_master.core.events import InstanceExited, InstanceInspected, InstanceNotStarted
 from edl_master.core.failure_policy import PREEMPTING, split_exit_code
+from edl_master.core.gpus import NO_GPUS, GpuAssignment
 from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, LiveInstance, Observation
 from edl_runtime.files import replace_file
 from edl_runtime.local import process_environment, process_identity
+from edl_runtime.local.gpus import VISIBLE
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +84,7 @@ class LocalProcesses:
         log_dir: directory of ``worker-N.log``; a worker's instances append to one file.
         records: directory with one JSON file per living instance; temporary files are next to it.
         vmstat: where the kernel counts the processes that it killed for lack of memory.
+        gpus: which worker has which; an instance sees only its own.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class LocalProcesses:
         log_dir: Path,
         records: Path,
         vmstat: Path = Path("/proc/vmstat"),
+        gpus: GpuAssignment = NO_GPUS,
     ) -> None:
         self._command = command
         self._environment = dict(environment)
@@ -98,6 +102,7 @@ class LocalProcesses:
         self._records = records
         self._scratch = records.with_name("tmp")
         self._vmstat = vmstat
+        self._gpus = gpus
         self._seen = ObservationQueue()
         self._changed = threading.Condition()
         self._processes: dict[int, _Process] = {}  # by pidfd; guarded by _changed
@@ -186,6 +191,9 @@ class LocalProcesses:
 
     def _spawn_with(self, scratch: Path, worker: WorkerId, attempt: int) -> _Process:
         path = worker_logs.path_of(self._logs, worker)
+        own = {"TMPDIR": str(scratch)}
+        if gpu := self._gpus.gpu_of(worker):
+            own[VISIBLE] = gpu
         with path.open("ab") as output:
             output.write(worker_logs.heading(worker, attempt))
             output.flush()
@@ -195,7 +203,7 @@ class LocalProcesses:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=process_environment.change(self._environment, {"TMPDIR": str(scratch)}),
+                env=process_environment.change(self._environment, own),
                 start_new_session=True,
             )
         with contextlib.ExitStack() as undo:

@@ -304,9 +304,9 @@ class MasterServices:
         self._model.warm_up()
 
     def _build_report(self, curves: Curves) -> JobReport:
-        spec, state = self._config.spec, self._state
-        self._add_collectors(spec.name)
-        facts = JobFacts(spec, self._config.output, self._incarnation, state.files)
+        config, state = self._config, self._state
+        self._add_collectors(config.spec.name)
+        facts = JobFacts(config.spec, config.output, self._incarnation, state.files, config.gpus)
         return JobReport(
             facts,
             self.controller.view,
@@ -360,10 +360,10 @@ class MasterServices:
             self.requests,
             self.timeline,
             lambda: self.plane.schedules,
+            self._config.gpus,
         )
-        parameters = servers = replicas = None
-        if self._trains:
-            parameters = self._build_parameters()
+        servers = replicas = None
+        parameters = self._build_parameters() if self._trains else None
         if self._state.settings.replicated:
             folder = self._directory / job_directory.REPLICAS
             replicas = ReplicasServicer(

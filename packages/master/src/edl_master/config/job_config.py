@@ -14,6 +14,8 @@ from pathlib import Path
 
 from edl_master.adapters.part_files import FORMATS, OutputFormat
 from edl_master.codec import JOB_TYPES
+from edl_master.config.gpus import assign_gpus
+from edl_master.core.gpus import GpuAssignment
 from edl_master.core.mixing import Mixing
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Replicated, Sync, UpdateMode
 from edl_master.core.settings import JobSettings, JobType, choose_records_per_task, timings_for
@@ -74,6 +76,7 @@ class Config:
         worker_grace_s: seconds from SIGTERM to SIGKILL of a worker.
         python: interpreter of worker processes.
         environ: environment of worker processes.
+        gpus: of this machine, for its workers; none on a cluster, which assigns them itself.
         intervals: how often the master polls and writes.
     """
 
@@ -92,6 +95,7 @@ class Config:
     worker_grace_s: float
     python: str
     environ: Mapping[str, str]
+    gpus: GpuAssignment
     intervals: Intervals
 
     @property
@@ -243,6 +247,7 @@ def read(
         worker_grace_s=spec.worker_grace_s,
         python=environ.get("EDL_PYTHON") or sys.executable,
         environ=environ,
+        gpus=assign_gpus(spec, environ),
         intervals=intervals,
     )
 
@@ -256,6 +261,8 @@ def _check_ranges(spec: job_pb2.JobSpec) -> None:
         raise _usage(f"workers.min, {workers.min}, exceeds workers.max, {workers.max}")
     if spec.serving.metrics_auth not in ("token", "none"):
         raise _usage(f"metrics_auth must be token or none, not {spec.serving.metrics_auth!r}")
+    if spec.gpus not in ("", "each", "shared", "none"):
+        raise _usage(f"gpus must be each, shared or none, not {spec.gpus!r}")
     if spec.prediction.format not in ("", *FORMATS):
         raise _usage(f"unknown output format {spec.prediction.format!r}")
     _check_training(spec.training, is_given=spec.type == job_pb2.TRAIN)

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 
 from edl_master.adapters.processes import LocalProcesses, limit_threads
+from edl_master.config.gpus import check_gpus, no_gpu_in_container
 from edl_master.config.job_config import Config
 from edl_master.core.events import InstanceExited
 from edl_master.core.identifiers import WorkerId
 from edl_master.core.platform import LiveInstance, Platform
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.names import Role
-from edl_runtime.local import job_directory, process_environment
+from edl_runtime.local import gpus, job_directory, process_environment
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,15 @@ _KILLED_S = 60.0
 
 
 def local_processes(config: Config, address: Callable[[], str]) -> Platform:
-    """Make the platform that runs workers as processes of this machine."""
+    """Make the platform that runs workers as processes of this machine.
+
+    Raises:
+        EdlError: USAGE; there are more workers than GPUs, or a container has none.
+    """
+    check_gpus(config.gpus, config.workers_max, "--num-workers")
+    wanted = config.spec.gpus in ("each", "shared")
+    if config.spec.platform == "docker" and wanted and not config.gpus.names:
+        raise no_gpu_in_container(config.spec)  # by default a container is to have none
 
     def command(worker: WorkerId) -> Sequence[str]:
         # -P: a file in the user's directory must not stand in for a module of the same name.
@@ -41,11 +50,14 @@ def local_processes(config: Config, address: Callable[[], str]) -> Platform:
         # A worker observes the supervisor from its first second on (docs/adr/0016). In a container
         # it could start none.
         changes["EDL_JOB_DIR"] = str(config.job_dir)
+    if config.spec.gpus == "none":
+        changes[gpus.VISIBLE] = gpus.NONE
     return LocalProcesses(
         command,
         process_environment.change(config.environ, changes),
         config.job_dir / job_directory.LOGS,
         config.job_dir / job_directory.INSTANCES,
+        gpus=config.gpus,
     )
 
 

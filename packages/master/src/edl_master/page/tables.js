@@ -62,7 +62,8 @@ function fillWorker(node, worker, fastest, work) {
   const look = WORKER_STATES[word] ?? { tone: "quiet", icon: "info" };
   node.dataset.state = word;
   setText(id, String(worker.id));
-  id.title = worker.host ? `${worker.host}, process ${worker.pid}` : "";
+  const gpu = worker.gpu ? `, GPU ${worker.gpu}` : "";
+  id.title = worker.host ? `${worker.host}, process ${worker.pid}${gpu}` : "";
   if (state.dataset.word !== word) {
     state.dataset.word = word;
     state.replaceChildren(sign(look.tone, look.icon, word));

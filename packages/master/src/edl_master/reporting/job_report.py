@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from edl_master.adapters.event_log import EventLog
 from edl_master.codec import error_to
 from edl_master.core.failure import Failure
+from edl_master.core.gpus import NO_GPUS, GpuAssignment
 from edl_master.core.identifiers import TaskType
 from edl_master.core.outcome import JobEnd
 from edl_master.core.timeline_summary import JobTimes
@@ -33,12 +34,14 @@ class JobFacts:
         output: where its result goes.
         incarnation: of the master.
         files: names of the files that tasks of each type read.
+        gpus: which worker has which GPU.
     """
 
     spec: job_pb2.JobSpec
     output: str
     incarnation: str
     files: Mapping[TaskType, Sequence[str]]
+    gpus: GpuAssignment = NO_GPUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +165,7 @@ class JobReport:
             curves=self._history.curves.all(),
             files=self._facts.files,
             table_rows=self._table_rows(),
+            gpus=self._facts.gpus,
         )
         status = status_to(self._view(), context)
         status.master_restarts = self._history.restarts

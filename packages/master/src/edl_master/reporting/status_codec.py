@@ -10,6 +10,7 @@ from edl_master.codec import JOB_TYPES, error_to
 from edl_master.core.curves import Point
 from edl_master.core.effects import JobPhase
 from edl_master.core.failure import Failure
+from edl_master.core.gpus import NO_GPUS, GpuAssignment
 from edl_master.core.identifiers import TaskType
 from edl_master.core.view import DeadLetter, JobView, WorkerView
 from edl_proto import fields
@@ -36,6 +37,7 @@ class StatusContext:
         curves: by name.
         files: names of the files that tasks of each type read, for dead letters.
         table_rows: rows of each embedding table.
+        gpus: which worker has which GPU.
     """
 
     name: str
@@ -47,6 +49,7 @@ class StatusContext:
     curves: Mapping[str, list[Point]]
     files: Mapping[TaskType, Sequence[str]]
     table_rows: Mapping[str, int] = field(default_factory=dict)
+    gpus: GpuAssignment = NO_GPUS
 
 
 def status_to(view: JobView, context: StatusContext) -> job_pb2.JobStatus:
@@ -58,7 +61,7 @@ def status_to(view: JobView, context: StatusContext) -> job_pb2.JobStatus:
         type=_JOB_TYPES_OUT[view.type],
         state=phase_to(view.phase),
         progress=fields.encode(job_pb2.Progress, view.progress),
-        workers=map(_worker_to, view.workers),
+        workers=[_worker_to(worker, context.gpus) for worker in view.workers],
         tasks={
             str(type_): fields.encode(job_pb2.TaskCounts, counts)
             for type_, counts in view.tasks.items()
@@ -98,9 +101,9 @@ def failed_status(spec: job_pb2.JobSpec, failure: Failure, now: float) -> job_pb
     )
 
 
-def _worker_to(worker: WorkerView) -> job_pb2.WorkerStatus:
-    task = str(worker.task) if worker.task else ""
-    return fields.encode(job_pb2.WorkerStatus, worker, state=str(worker.state), task=task)
+def _worker_to(worker: WorkerView, gpus: GpuAssignment) -> job_pb2.WorkerStatus:
+    task, gpu = str(worker.task) if worker.task else "", gpus.gpu_of(worker.id)
+    return fields.encode(job_pb2.WorkerStatus, worker, state=str(worker.state), task=task, gpu=gpu)
 
 
 def _curve_to(name: str, points: list[Point]) -> job_pb2.Curve:

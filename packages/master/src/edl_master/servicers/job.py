@@ -10,9 +10,11 @@ from typing import Protocol
 import grpc
 
 from edl_master.adapters.event_log import EventLog
+from edl_master.config.gpus import check_gpus
 from edl_master.control.job_controller import JobController
 from edl_master.core import events
 from edl_master.core.effects import Refused
+from edl_master.core.gpus import NO_GPUS, GpuAssignment
 from edl_master.core.parameters.schedules import Constant, Schedule
 from edl_master.core.settings import MAX_WORKERS, JobType, is_worker_range
 from edl_master.reporting.timeline_recorder import TimelineRecorder
@@ -44,6 +46,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
         recorded: commands that have to survive this master.
         timeline: what workers did when.
         schedules: the learning rates of the model's optimizers; empty before there is a model.
+        gpus: of the job's workers.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
         recorded: Recorder,
         timeline: TimelineRecorder,
         schedules: Callable[[], tuple[Schedule, ...]],
+        gpus: GpuAssignment = NO_GPUS,
     ) -> None:
         self._controller = controller
         self._event_log = event_log
@@ -63,6 +67,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
         self._recorded = recorded
         self._timeline = timeline
         self._schedules = schedules
+        self._gpus = gpus
         # Concurrent commands are recorded in the order in which they take effect.
         self._changing = threading.Lock()
 
@@ -97,6 +102,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
         self, request: job_pb2.ScaleRequest, context: grpc.ServicerContext
     ) -> job_pb2.ScaleReply:
         minimum, maximum = _asked_range(request.workers)
+        check_gpus(self._gpus, maximum, "edl scale")
         with self._changing:
             answer = self._controller.handle(events.ScaleRequested(minimum, maximum))
             if isinstance(answer, Refused):

@@ -681,6 +681,7 @@ class JobSpec(_message.Message):
     PREDICTION_FIELD_NUMBER: _builtins.int
     EXPORT_FIELD_NUMBER: _builtins.int
     DATA_CACHE_FIELD_NUMBER: _builtins.int
+    GPUS_FIELD_NUMBER: _builtins.int
     PLATFORM_FIELD_NUMBER: _builtins.int
     CONTAINERS_FIELD_NUMBER: _builtins.int
     KUBERNETES_FIELD_NUMBER: _builtins.int
@@ -705,6 +706,8 @@ class JobSpec(_message.Message):
     tensorboard_dir: _builtins.str
     snapshot_interval_s: _builtins.float
     """time between snapshots, longer if writing one takes long"""
+    gpus: _builtins.str
+    """Of the workers' machine: each (one for each worker), shared, none. Pods have resources instead."""
     platform: _builtins.str
     """processes, docker, kubernetes"""
     @_builtins.property
@@ -765,13 +768,14 @@ class JobSpec(_message.Message):
         prediction: Global___PredictionSpec | None = ...,
         export: Global___ExportSpec | None = ...,
         data_cache: Global___DataCacheSpec | None = ...,
+        gpus: _builtins.str = ...,
         platform: _builtins.str = ...,
         containers: Global___ContainersSpec | None = ...,
         kubernetes: Global___KubernetesSpec | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "data_cache", b"data_cache", "export", b"export", "failures", b"failures", "kubernetes", b"kubernetes", "model", b"model", "prediction", b"prediction", "serving", b"serving", "training", b"training", "workers", b"workers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "data", b"data", "data_cache", b"data_cache", "data_format", b"data_format", "export", b"export", "failures", b"failures", "image", b"image", "job_dir", b"job_dir", "kubernetes", b"kubernetes", "minibatch_size", b"minibatch_size", "model", b"model", "name", b"name", "output", b"output", "platform", b"platform", "prediction", b"prediction", "records_per_task", b"records_per_task", "serving", b"serving", "snapshot_interval_s", b"snapshot_interval_s", "submitted_at", b"submitted_at", "tensorboard_dir", b"tensorboard_dir", "trained_model", b"trained_model", "training", b"training", "type", b"type", "validation_data", b"validation_data", "worker_grace_s", b"worker_grace_s", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "data", b"data", "data_cache", b"data_cache", "data_format", b"data_format", "export", b"export", "failures", b"failures", "gpus", b"gpus", "image", b"image", "job_dir", b"job_dir", "kubernetes", b"kubernetes", "minibatch_size", b"minibatch_size", "model", b"model", "name", b"name", "output", b"output", "platform", b"platform", "prediction", b"prediction", "records_per_task", b"records_per_task", "serving", b"serving", "snapshot_interval_s", b"snapshot_interval_s", "submitted_at", b"submitted_at", "tensorboard_dir", b"tensorboard_dir", "trained_model", b"trained_model", "training", b"training", "type", b"type", "validation_data", b"validation_data", "worker_grace_s", b"worker_grace_s", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -884,6 +888,7 @@ class WorkerStatus(_message.Message):
     LAST_EXIT_FIELD_NUMBER: _builtins.int
     HEARTBEAT_AGE_S_FIELD_NUMBER: _builtins.int
     PENDING_FIELD_NUMBER: _builtins.int
+    GPU_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     state: _builtins.str
     """starting, loading, ready, working, leaving, lost, gone"""
@@ -899,6 +904,8 @@ class WorkerStatus(_message.Message):
     heartbeat_age_s: _builtins.float
     pending: _builtins.str
     """why its instance has no place yet; empty: it has one"""
+    gpu: _builtins.str
+    """as CUDA_VISIBLE_DEVICES names it; empty: none, or not known"""
     def __init__(
         self,
         *,
@@ -914,10 +921,11 @@ class WorkerStatus(_message.Message):
         last_exit: _builtins.str = ...,
         heartbeat_age_s: _builtins.float = ...,
         pending: _builtins.str = ...,
+        gpu: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat_age_s", b"heartbeat_age_s", "host", b"host", "id", b"id", "last_exit", b"last_exit", "pending", b"pending", "pid", b"pid", "records", b"records", "records_per_s", b"records_per_s", "restarts", b"restarts", "state", b"state", "steps", b"steps", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gpu", b"gpu", "heartbeat_age_s", b"heartbeat_age_s", "host", b"host", "id", b"id", "last_exit", b"last_exit", "pending", b"pending", "pid", b"pid", "records", b"records", "records_per_s", b"records_per_s", "restarts", b"restarts", "state", b"state", "steps", b"steps", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from edl_worker.engines.tensorflow import startup
 
 SCRIPT = """
 import gc, sys
@@ -36,3 +41,14 @@ def test_keras_does_not_import_scikit_learn_and_a_model_file_can(tmp_path: Path)
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_process_takes_only_the_memory_of_a_gpu_that_it_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
+    startup._quiet_tensorflow()
+    assert os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+    monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", "false")
+    startup._quiet_tensorflow()
+    assert os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] == "false", "the user's word counts"

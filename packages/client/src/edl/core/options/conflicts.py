@@ -107,6 +107,13 @@ def _check_cluster(given: Mapping[str, Given], values: Mapping[str, Any]) -> Non
                 where=entry.where,
                 remedy="edl dashboard NAME --port N forwards the page to a port of this machine.",
             )
+        entry = given.get("gpus")
+        if entry is not None and entry.explicit:
+            raise usage(
+                "--gpus has no effect on Kubernetes, where pods ask for devices",
+                where=entry.where,
+                remedy="Give each worker one: --worker-resources cpu=4,memory=8Gi,nvidia.com/gpu=1",
+            )
         if not values["ingress"]:
             _needs("ingress_class", "--ingress", given)
         return

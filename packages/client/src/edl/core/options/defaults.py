@@ -14,7 +14,7 @@ from edl.core.options.strategies import (
     PARAMETER_SERVER,
 )
 from edl.core.options.value_types import WorkerRange
-from edl.core.platforms import KUBERNETES
+from edl.core.platforms import DOCKER, KUBERNETES
 
 
 def resolve(verb: Verb, given: Mapping[str, Given], values: dict[str, Any]) -> None:
@@ -23,6 +23,11 @@ def resolve(verb: Verb, given: Mapping[str, Given], values: dict[str, Any]) -> N
     Args:
         values: of all options of the verb, as ``read`` returns them.
     """
+    if values["platform"] == KUBERNETES:
+        values["gpus"] = ""
+    elif not values["gpus"]:
+        # A container engine without NVIDIA's toolkit refuses a container that asks for GPUs.
+        values["gpus"] = "none" if values["platform"] == DOCKER else "each"
     if not values["metrics_auth"]:
         values["metrics_auth"] = "none" if values["platform"] == KUBERNETES else "token"
     if verb is Verb.TRAIN:

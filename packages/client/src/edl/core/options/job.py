@@ -32,6 +32,16 @@ class JobOptions:
             spec="workers",
         )
     )
+    gpus: str = declare(
+        Option(
+            Choice(("each", "shared", "none")),
+            "GPUs of this machine: one for each worker, which is an error if there are some, but "
+            "too few; or several workers share one; or training on processors.",
+            "shared",
+            default_text="each; with --platform docker, none",
+            spec="gpus",
+        )
+    )
     task_attempts: int = declare(
         Option(
             Integer(1),

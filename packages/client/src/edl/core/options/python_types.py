@@ -55,6 +55,7 @@ class TrainOptions(TypedDict, total=False):
     profile: int | str | StepRange
     name: str
     num_workers: int | str | WorkerRange
+    gpus: Literal["each", "shared", "none"]
     task_attempts: int
     allow_dead_letters: bool
     stall_timeout: str | float
@@ -125,6 +126,7 @@ class EvaluateOptions(TypedDict, total=False):
     records_per_task: int
     name: str
     num_workers: int | str | WorkerRange
+    gpus: Literal["each", "shared", "none"]
     task_attempts: int
     allow_dead_letters: bool
     stall_timeout: str | float
@@ -194,6 +196,7 @@ class PredictOptions(TypedDict, total=False):
     postprocess: Literal["argmax", "sigmoid", "softmax"]
     name: str
     num_workers: int | str | WorkerRange
+    gpus: Literal["each", "shared", "none"]
     task_attempts: int
     allow_dead_letters: bool
     stall_timeout: str | float

@@ -16,6 +16,8 @@ def _quiet_tensorflow() -> None:
     """Set what TensorFlow reads while it is imported; what is set already stays."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    # Otherwise the first process takes nearly all memory of a GPU, and the next one fails.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     if not os.path.exists("/proc/driver/nvidia") and not os.path.exists("/dev/dxg"):
         # Without a GPU, looking for one only costs time and prints errors.
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
