@@ -93,6 +93,15 @@ def test_a_bad_row_further_on_is_named_by_the_job(edl: Edl, tmp_path: Path, zoo:
     assert "Correct or remove this row" in failure["remedy"]
 
 
+def test_a_value_that_is_not_finite_is_named_by_the_job(
+    edl: Edl, tmp_path: Path, zoo: Path
+) -> None:
+    data = write(tmp_path / "data.csv", {2345: "1.5,nan,1"})
+    check_refusal(
+        train(edl, zoo, data), DATA, f"the features are not finite; right=nan at {data}:2345"
+    )
+
+
 def test_dead_letters_name_their_rows(edl: Edl, tmp_path: Path, zoo: Path) -> None:
     data = write(tmp_path / "data.csv", {2345: "1.5,abc,1"})
     done = train(edl, zoo, data, "--name", "dead", "--allow-dead-letters")
