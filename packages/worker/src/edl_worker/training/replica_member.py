@@ -69,7 +69,7 @@ class ReplicaMember:
         self._buffer = ReceiveBuffer(steps.layout.nbytes)
         self._sending: BackgroundCall[None] = BackgroundCall("values")
         self._leaves = False
-        self._failure: EdlError | None = None  # because of which this worker can be no member
+        self._failure: Exception | None = None  # because of which this worker can be no member
         self._group: SharedMemoryGroup | None = None  # None: alone, or no member
         self._memory: tuple[tuple[int, ...], Memory] | None = None  # and the members that share it
         self._computed: tuple[tuple[int, int], int | None, StepResult] | None = None
@@ -153,7 +153,7 @@ class ReplicaMember:
         self._close_group()
         with self._reporter.lock:
             self._progress.forget()
-        self._memory = self._computed = self._aside = self._shown = None
+        self._memory = self._computed = self._aside = self._shown = self._failure = None
 
     def _take_part(self) -> None:
         if self._group is not None and self._group.is_awaited(_IDLE_S):
@@ -177,7 +177,7 @@ class ReplicaMember:
             log.info("generation %d ends before it has begun: %s", generation.number, error)
             self._stop()
             return
-        except EdlError as error:
+        except Exception as error:
             self._failure = error
             self._stop()
             raise
