@@ -282,6 +282,11 @@ def test_a_job_whose_options_are_wrong_is_not_to_be_resumed(failure: Failure, wa
     assert way in next_steps(status)
 
 
+FROM_VERSION = (
+    "edl resume j continues it from parameter version 7; edl export j writes the model of that "
+    "version."
+)
+NEW_DATA = "Corrected data needs a new job: --init-from takes that model."
 WITH_NEW_CODE = "With a corrected model file: edl resume j --code new."
 
 
@@ -293,6 +298,9 @@ WITH_NEW_CODE = "With a corrected model file: edl resume j --code new."
         ("USER_CODE", None, False, "edl resume j starts it again."),
         ("SHAPE_MISMATCH", None, True, f"With corrected data: edl resume j. {WITH_NEW_CODE}"),
         ("DISK_FULL", None, True, "edl resume j starts it again."),
+        ("DISK_FULL", 7, True, FROM_VERSION),
+        ("DATA_DAMAGED", 7, True, f"{FROM_VERSION} {NEW_DATA}"),
+        ("SHAPE_MISMATCH", 7, True, f"{FROM_VERSION} {NEW_DATA} {WITH_NEW_CODE}"),
     ],
 )
 def test_resume_is_recommended_only_where_it_helps(

@@ -199,6 +199,9 @@ _OF_MODEL_FILE = (
 _OF_CODE_ALONE = ("MODEL_IMPORT", "MODEL_CONTRACT", "OPTIMIZER_UNSUPPORTED")
 """Codes of failures that the same code would have again."""
 
+_OF_DATA = ("DATA_DAMAGED", "SHAPE_MISMATCH")
+"""Codes of failures that a change of the data may remove; a job goes on with the same data only."""
+
 _OF_CODE_OR_DATA = ("SHAPE_MISMATCH", "NAN_LOSS", "USER_CODE")
 """Codes of failures that the same code would have again with the same data."""
 
@@ -223,6 +226,8 @@ def next_steps(status: JobStatus, *, takes_code: bool = True) -> str:
         takes_code: the job's code is in no image, and can be replaced.
     """
     steps, code = _resuming_steps(status), status.failure.code if status.failure else ""
+    if code in _OF_DATA and status.saved_version and status.verb is Verb.TRAIN:
+        steps += " Corrected data needs a new job: --init-from takes that model."
     if not steps or code not in _OF_MODEL_FILE or not status.code or new_submission(status):
         return steps
     with_new_code = (
