@@ -157,3 +157,24 @@ def test_a_callback_that_sets_the_rate_of_a_schedule(zoo: ZooFolder, callback: s
     with pytest.raises(ContractErrors, match="follows the schedule ExponentialDecay") as caught:
         file.resolve_callbacks(validates=True)
     assert "callbacks" in caught.value.errors[0].where
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "message"),
+    [
+        ("LossScaleOptimizer(SCHEDULED)", "which follows the schedule ExponentialDecay"),
+        ("MultiOptimizer(OptimizerMap(SGD(0.1), {'x': Adam()}))", "of which MultiOptimizer has"),
+    ],
+)
+def test_a_callback_that_sets_the_rate_of_inner_optimizers(
+    zoo: ZooFolder, wrapped: str, message: str
+) -> None:
+    imports = "from keras.optimizers import *\n"
+    scheduled = wrapped.replace("SCHEDULED", "SGD(schedules.ExponentialDecay(0.1, 9, 0.9))")
+    text = imports + REST.replace("tf.keras.optimizers.SGD(lr)", scheduled) + MODEL + LOSS
+    assert scheduled in text
+    zoo.write("mine.py", f"{text}callbacks = [tf.keras.callbacks.ReduceLROnPlateau('loss')]\n")
+    file = zoo.load("mine", seed=1, replicated=True)
+    file.build(BATCH)
+    with pytest.raises(ContractErrors, match=message):
+        file.resolve_callbacks(validates=True)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import keras
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.engines.tensorflow.internals import learning_rate_of, metric_direction
+from edl_worker.engines.tensorflow.internals import (
+    inner_optimizers,
+    learning_rate_of,
+    metric_direction,
+)
 from edl_worker.model_file.known_errors import did_you_mean
 
 MetricSources = Mapping[str, keras.metrics.Metric | None]
@@ -24,25 +29,33 @@ def find_fixed_rates(
     optimizer: keras.optimizers.Optimizer | None,
     place: str,
 ) -> list[EdlError]:
-    """Return an error for each callback that would set the rate of a schedule, as Keras raises.
+    """Return an error for each callback that would set a rate that Keras does not let it set.
 
     Args:
         place: of the callbacks, for messages.
     """
-    rate = None if optimizer is None else learning_rate_of(optimizer)
-    if not isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
-        return []
+    inner = [] if optimizer is None else inner_optimizers(optimizer)
+    if len(inner) > 1:
+        why = f"of which {type(optimizer).__name__} has several"
+    else:
+        kinds = [type(rate).__name__ for rate in map(learning_rate_of, inner) if _is_schedule(rate)]
+        if not kinds:
+            return []
+        why = f"which follows the schedule {kinds[0]}"
     return [
         EdlError(
             ErrorCode.MODEL_CONTRACT,
-            f"{type(each).__name__} sets the learning rate, which follows the schedule "
-            f"{type(rate).__name__}",
+            f"{type(each).__name__} sets the learning rate, {why}",
             where=place,
             remedy="Give the optimizer a constant learning rate, or leave this callback out.",
         )
         for each in callbacks
         if isinstance(each, _RATE_CALLBACKS)
     ]
+
+
+def _is_schedule(rate: Any) -> bool:
+    return isinstance(rate, keras.optimizers.schedules.LearningRateSchedule)
 
 
 def resolve_monitors(
