@@ -26,7 +26,7 @@ import workspace  # noqa: E402  (needs the path above)
 LOCK = "requirements.lock"
 PACKAGES = workspace.packages()
 DEPENDENT = re.compile(
-    r"geteuid|getuid|chmod|chown|/proc/|/dev/|which\(|require_program|Permission|mount|dockerd?\b"
+    r"geteuid|getuid|chmod|chown|/proc/|/dev/|which\(|require_program|Permission|\bmount|dockerd?\b"
 )
 """Words of a test module whose tests may depend on the user, or on the machine's programs."""
 PROTOS = ROOT / "packages" / "proto" / "src"

@@ -47,10 +47,11 @@ SHARED = (
     "tests/test_sql.py",
     "tests/test_sql_cuts.py",
     "tests/test_predictions.py",
+    "tests/test_release.py",
     "tests/test_sync_training.py",
     "tests/test_recovery.py::test_a_job_on_a_trained_model",
 )
-"""Beginnings of the names of tests that share what takes long to make: an engine, a database."""
+"""Beginnings of the names of tests that share what takes long to make: an engine, wheels."""
 
 
 PRODUCT = {
