@@ -61,6 +61,7 @@ class RequestMaker:
         push.claim.lease.token = UNKNOWN_TOKEN
         self._headers = {
             "Initialize": pb.InitializeHeader(**known, nbytes=NBYTES),
+            "PutValues": pb.PutValuesHeader(**known, nbytes=NBYTES),
             "Pull": pb.PullHeader(**known),
             "Push": push,
             "PutRows": pb.PutRowsHeader(**known, rows=pb.TableRows(table=0, count=1)),

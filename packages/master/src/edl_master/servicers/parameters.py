@@ -68,11 +68,11 @@ class ParametersServicer(RowsServicer):
         self._transfer.receive_values(frames, header.nbytes, values)
         worker, version = WorkerId(header.worker_id), Version(header.version)
         with self._shard.acquire() as shard:
-            shard.hold_values(worker, values)
+            shard.hold_values(worker, version, values)
         accepted = self._reporter.report_values(worker, version)
         with self._shard.acquire() as shard:
             if not accepted:
-                shard.drop_values(worker)
+                shard.drop_values(worker, version)
         self._transfer.record_duration("put_values", started)
         yield parameters_pb2.PutValuesReply(accepted=accepted).SerializeToString()
 

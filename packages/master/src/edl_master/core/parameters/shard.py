@@ -75,7 +75,7 @@ class Shard:
         self.applied = 0
         self._prepared: dict[WorkerId, _Held] = {}
         self._proposed: dict[WorkerId, Payload] = {}
-        self._sent: dict[WorkerId, Payload] = {}
+        self._sent: dict[tuple[WorkerId, Version], Payload] = {}
 
     # --- what workers send -----------------------------------------------------------------
 
@@ -89,18 +89,18 @@ class Shard:
         if not self.store.initialized:
             self._proposed[worker] = values
 
-    def hold_values(self, worker: WorkerId, values: Payload) -> None:
+    def hold_values(self, worker: WorkerId, version: Version, values: Payload) -> None:
         """Hold the values that a worker sends in replicated training; they are not copied.
 
         Raises:
             PayloadError: they have not ``layout.parameter_nbytes`` bytes.
         """
         check_size("the values", values, self.store.layout.parameter_nbytes)
-        self._sent[worker] = values
+        self._sent[worker, version] = values
 
-    def drop_values(self, worker: WorkerId) -> None:
+    def drop_values(self, worker: WorkerId, version: Version) -> None:
         """Hold the values of a worker no longer, if they were not used."""
-        self._sent.pop(worker, None)
+        self._sent.pop((worker, version), None)
 
     def prepare(
         self,
@@ -159,7 +159,7 @@ class Shard:
                 self.store.flush()
                 self._check(command, version)
             case ReplaceValues(worker, version):
-                self.store.initialize(self._sent.pop(worker), version)
+                self.store.initialize(self._sent.pop((worker, version)), version)
             case SetLearningRate(rate):
                 self.store.set_learning_rate(rate)
             case KeepBestValues():

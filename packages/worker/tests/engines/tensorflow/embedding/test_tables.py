@@ -34,6 +34,7 @@ class File:
 
     def __init__(self, model: Any) -> None:
         self.model = model
+        self.optimizer = keras.optimizers.SGD()
 
     def call(self, features: Any, training: bool) -> Any:
         return self.model(features, training=training)
