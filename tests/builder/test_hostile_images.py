@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +101,8 @@ def test_hostile_code_of_a_model_in_containers(
     predict = ("predict", "--trained-model", str(results / "model"), "--data", data)
     edl(*predict, "--name", "use", "--output", str(tmp_path / "out" / "predictions"))
     check(read_probe(edl, "use"))
-    assert not left_on_the_machine()
+    # The engine may tell of the end of a container before its last process is gone.
+    eventually(lambda: not left_on_the_machine(), "no process outlives its container")
 
 
 def test_hostile_code_of_an_image_in_the_directory_of_its_job(
@@ -144,5 +144,4 @@ def test_hostile_code_of_an_image_in_the_directory_of_its_job(
     eventually(lambda: edl.status("boxed")["state"] == "FAILED", "the end of the job")
     assert secret.read_text() == "a key of the user\n"
     eventually(lambda: not of_jobs(job_docker_env, edl), "no container is left")
-    time.sleep(1)
-    assert not left_on_the_machine()
+    eventually(lambda: not left_on_the_machine(), "no process outlives its container")

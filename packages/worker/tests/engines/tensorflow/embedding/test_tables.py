@@ -33,8 +33,7 @@ class File:
     """The part of a model file that a trainer uses."""
 
     def __init__(self, model: Any) -> None:
-        self.model = model
-        self.optimizer = keras.optimizers.SGD()
+        self.model, self.optimizer = model, keras.optimizers.SGD()
 
     def call(self, features: Any, training: bool) -> Any:
         return self.model(features, training=training)
