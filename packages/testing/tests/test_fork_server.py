@@ -132,6 +132,16 @@ def test_neither_outlives_the_other(start: Start, victim: str) -> None:
     eventually(lambda: not Path(f"/proc/{pid}").exists(), "the fork has ended")
 
 
+def test_a_fork_may_end_before_its_interpreter_hears_of_it(start: Start) -> None:
+    process = start("-m", "program")
+    pid = facts_of(process)["pid"]
+    process.send_signal(signal.SIGSTOP)  # so that it is slow, wherever it is
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not Path(f"/proc/{pid}").exists(), "the server knows of the end")
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(60) == -signal.SIGKILL
+
+
 def test_the_rest_is_the_interpreters(start: Start) -> None:
     out, _ = start("-c", "print(6 * 7)").communicate(timeout=60)
     assert out == "42\n"

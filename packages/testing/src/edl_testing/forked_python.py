@@ -35,9 +35,14 @@ def main() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.connect(f"{folder}/socket")
         socket.send_fds(server, [request.encode()], [0, 1, 2])
-        fork = os.pidfd_open(json.loads(server.recv(MAX_ANSWER_BYTES))["pid"])
-        for number in FORWARDED:
-            signal.signal(number, lambda number, _: _forward(fork, number))
+        fork = json.loads(server.recv(MAX_ANSWER_BYTES))["pid"]
+        try:
+            fork = os.pidfd_open(fork)
+        except ProcessLookupError:
+            pass  # it has ended already, and needs no signals
+        else:
+            for number in FORWARDED:
+                signal.signal(number, lambda number, _: _forward(fork, number))
         status = json.loads(server.recv(MAX_ANSWER_BYTES))["status"]
     _end_as(status)
 
