@@ -17,6 +17,15 @@ ALLREDUCE = ("--strategy", "allreduce")
 TOTAL, EPOCHS = 803, 2
 
 
+def begin(edl: Edl, data: Path, held: HeldTraining) -> Path:
+    """Start a job of two workers that has trained a little; return the place of its model."""
+    output = data.parent / "model"
+    command = train(data, TOTAL, output, *ALLREDUCE, epochs=EPOCHS, held=held)
+    edl(*command, "--num-workers", "2", "--name", "r", "--detach")
+    eventually(lambda: records_trained(edl, "r") > 20, "some training")
+    return output
+
+
 def worker_pids(edl: Edl, name: str) -> set[int]:
     """The processes of a job's workers; their files come and go."""
     found = set()
@@ -27,12 +36,9 @@ def worker_pids(edl: Edl, name: str) -> set[int]:
 
 
 def test_workers_are_killed_added_and_removed(
-    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
+    edl: Edl, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
-    output = tmp_path / "model"
-    command = train(numbered(TOTAL), TOTAL, output, *ALLREDUCE, epochs=EPOCHS, held=held)
-    edl(*command, "--num-workers", "2", "--name", "r", "--detach")
-    eventually(lambda: records_trained(edl, "r") > 20, "some training")
+    output = begin(edl, numbered(TOTAL), held)
     first = worker_pids(edl, "r")
 
     os.kill(min(first), signal.SIGKILL)
@@ -52,12 +58,9 @@ def test_workers_are_killed_added_and_removed(
 
 
 def test_a_job_whose_workers_all_die_goes_back_to_its_snapshot(
-    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
+    edl: Edl, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
-    output = tmp_path / "model"
-    command = train(numbered(TOTAL), TOTAL, output, *ALLREDUCE, epochs=EPOCHS, held=held)
-    edl(*command, "--num-workers", "2", "--name", "r", "--detach")
-    eventually(lambda: records_trained(edl, "r") > 20, "some training")
+    output = begin(edl, numbered(TOTAL), held)
 
     for worker in worker_pids(edl, "r"):
         os.kill(worker, signal.SIGKILL)
@@ -72,10 +75,7 @@ def test_a_stopped_job_is_resumed_by_other_workers(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
     """What was trained is kept, for the last worker saves its values before it leaves."""
-    output = tmp_path / "model"
-    command = train(numbered(TOTAL), TOTAL, output, *ALLREDUCE, epochs=EPOCHS, held=held)
-    edl(*command, "--num-workers", "2", "--name", "r", "--detach")
-    eventually(lambda: records_trained(edl, "r") > 20, "some training")
+    output = begin(edl, numbered(TOTAL), held)
     edl("stop", "r")
     trained = records_trained(edl, "r")
     edl("export", "r", "--output", str(tmp_path / "exported"))

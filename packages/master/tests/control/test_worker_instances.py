@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes.jobs import complete_spec
@@ -56,9 +57,10 @@ class Jobs:
         logs = (self._directory / f"logs/worker-{worker}.log" for worker in range(workers))
         return [log.read_text().rpartition("sees ")[2].strip() for log in logs]
 
-    def refuse(self, *args: object) -> EdlError:
+    def refuse(self, *args: Any) -> EdlError:
+        """The error for what ``platform`` was given."""
         with pytest.raises(EdlError) as refused:
-            self.platform(*args)  # type: ignore[arg-type]  # as ``platform`` has them
+            self.platform(*args)
         assert refused.value.code == ErrorCode.USAGE
         return refused.value
 

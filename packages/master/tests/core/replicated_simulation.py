@@ -76,7 +76,8 @@ class ReplicatedWorld(World):
 
     plane: ReplicatedPlane
 
-    def __post_init__(self) -> None:
+    def prepare(self) -> None:
+        """Add the members, and what they share."""
         self.plane = ReplicatedPlane(self.settings.minibatch_size)
         self.members: dict[str, Member] = {}
         self.slots: dict[tuple[int, int], dict[int, ReplicaClaim | None]] = {}

@@ -144,10 +144,10 @@ class World:
         self.story: list[str] | None = None
         """A readable account of what happened."""
         self.granted: dict[Token, fx.LeaseGranted] = {}
-        self.__post_init__()
+        self.prepare()
         self.saved = self._save()
 
-    def __post_init__(self) -> None:
+    def prepare(self) -> None:
         """Add what other worlds need."""
 
     def carry_out(self, effect: fx.Effect) -> None:

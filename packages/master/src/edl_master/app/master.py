@@ -61,8 +61,6 @@ class MasterApp:
         self._directory = directory
         self._host_environment = host_environment
         self._incarnation = host_environment.incarnation
-        is_ours = not config.parameter_servers  # otherwise that of the servers
-        self._restarts = RestartCount()
         with ExitStack() as opened:
             self._state = open_state(config, directory, self._incarnation, opened)
             self._services = MasterServices(
@@ -72,8 +70,8 @@ class MasterApp:
                 self._state,
                 opened,
             )
-            if is_ours:
-                self._restarts = RestartCount.take()
+            # If there are parameter servers, they have taken the count.
+            self._restarts = RestartCount() if config.parameter_servers else RestartCount.take()
             self._threads = MasterThreads(self._services, config.intervals.tick_s)
             self._opened = opened.pop_all()
 

@@ -252,5 +252,6 @@ class Dispatcher:
                 self._recovery.take_back(lease, redo=redo, now=now)
         if event.leaving and isinstance(worker, Worker):
             self._reports.handle_leaving(worker, event.reason, now)
-        if event.leaving and (isinstance(worker, Worker) or worker in ("scaled-down", "job-over")):
-            self._replication.leave(event.worker)
+        sender = self._workers.find(event.worker)
+        if event.leaving and sender and event.instance in (None, sender.instance):
+            self._replication.leave(event.worker)  # also if this master has told it to leave

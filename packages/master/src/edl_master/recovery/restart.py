@@ -66,14 +66,16 @@ class RestartCount:
         again = self.total > 0 and now == self.version
         return RestartCount(self.total + 1, self.consecutive + 1 if again else 1, now)
 
-    def prepare_rollback(self, began_at: Version | None, lost: str, where: str, help: str) -> None:
+    def prepare_rollback(
+        self, began_at: Version | None, lost: str, where: str, remedy: str
+    ) -> None:
         """Let the next program of this process go back to the snapshot that this one began with.
 
         Args:
             began_at: version of that snapshot; None: the beginning.
             lost: what was lost, as a clause.
             where: the place of the loss, for a message.
-            help: what users can look at.
+            remedy: what users can look at.
 
         Raises:
             EdlError: WORKER_CRASH_LOOP; too many restarts from that snapshot.
@@ -84,7 +86,7 @@ class RestartCount:
                 ErrorCode.WORKER_CRASH_LOOP,
                 f"{lost}, as {MAX_RESTARTS} times before without any progress",
                 where=where,
-                remedy=help,
+                remedy=remedy,
             )
         restarts.write()
 

@@ -58,11 +58,7 @@ class ReplicaSteps(KerasSteps):
     @property
     def replica_parts(self) -> Sequence[Part]:
         """The arrays that replicas add up; see ``ReplicaEngine``."""
-        is_mean = self._file.reduction == "mean"
-        return [
-            Part(group.dtype, sum(group.sizes), is_mean or not group.trainable)
-            for group in self.layout.model.groups
-        ]
+        return [Part(group.dtype, sum(group.sizes)) for group in self.layout.model.groups]
 
     @property
     def exported_slots(self) -> None:
