@@ -74,7 +74,7 @@ def test_a_file_of_windows(sql: Call) -> None:
         ("SELECT role, wage FROM people TO EVALUATE wages LABEL pay", "there is no column pay"),
         ("SELECT * FROM people TO EVALUATE wages INTO people", "people has no column model"),
         ("SELECT * FROM people TRAIN none.DNN INTO m", "names no file of the model zoo"),
-        ("SELECT * FROM people TRAIN regressor.DNM INTO m", "Did you mean DNN?"),
+        ("SELECT * FROM people TRAIN regressor.DNM INTO m", "Did you mean regressor.DNN?"),
         (
             "SELECT id, wage FROM people TRAIN classifier.DNN INTO m",
             "wage is not a class: its type is",

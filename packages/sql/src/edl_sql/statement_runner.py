@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from edl.plugins.errors import usage
-from edl.plugins.jobs import api, job_catalog, learns_label, source_of, takes_parameter
+from edl.plugins.jobs import api, job_catalog, learns_label, takes_parameter
 from edl.plugins.options import BY_NAME, Given, Verb, read_value
 from edl.plugins.texts import plural
 from edl_convert import api as data_api
 from edl_convert.column_types import Cell
-from edl_runtime.image_names import IMAGE_ZOO
 from edl_sql.databases.database import Database
 from edl_sql.databases.names import ignores_column_case
 from edl_sql.databases.retries import retry_while_unreachable
@@ -48,8 +47,8 @@ from edl_sql.tables.queries import column_names, identifying_columns
 from edl_sql.tables.result_table import ResultRow, append_row, check_columns, check_insertable
 from edl_sql.tables.target_checks import KEY_CHECK_S, check_keys, check_target
 from edl_sql.tables.target_columns import Target
+from edl_sql.zoos import find_zoo
 
-_ZOOS = ("model_zoo", IMAGE_ZOO)
 # Small tables need many epochs, so that a model sees enough records.
 _MIN_RECORDS = 200_000
 _MAX_EPOCHS = 100
@@ -63,7 +62,7 @@ class SqlSettings:
 
     Attributes:
         models: folder of trained models, each in a folder of its name; a path, or a URI of a store.
-        model_zoo: folder of model files; by default ``model_zoo`` here, or ``/model_zoo``.
+        model_zoo: folder of further model files; by default ``model_zoo`` here, or ``/model_zoo``.
         key: the column that identifies a row when predictions are written; by default a selected
             column that is a key of the table by itself.
         password_file: file whose first line is the database's password.
@@ -146,9 +145,8 @@ class StatementRunner:
         output, at = self._models.place(statement.into), statement.positions
         with mark_errors(at, "INTO"):
             self._jobs.check_free(statement.into)
-        zoo = self._model_zoo()
         with mark_errors(at, "TRAIN"):
-            source, model = source_of(Path(zoo), statement.model_def)
+            zoo, source, model = find_zoo(statement.model_def, self._settings.model_zoo)
         if not any(self._options.get(name) for name in ("loss", "optimizer", "input_fn")):
             check_parameters(statement, Path(zoo))
         check_metrics(at, statement.settings, source)
@@ -364,18 +362,6 @@ class StatementRunner:
                 f"no selected column identifies a row of {statement.table}",
                 where=statement.positions.mark("PREDICT"),
                 remedy=f"{those}, and name it with --key if the table does not declare it.",
-            )
-        return found
-
-    def _model_zoo(self) -> str:
-        if self._settings.model_zoo:
-            return self._settings.model_zoo
-        found = next((place for place in _ZOOS if Path(place).is_dir()), None)
-        if found is None:
-            raise usage(
-                "no model zoo was found",
-                where="--model-zoo",
-                remedy="Name the folder of the models of tables: --model-zoo model_zoo",
             )
         return found
 

@@ -50,7 +50,7 @@ edl sql --db sqlite:///shop.db
     "--model-zoo",
     default="",
     metavar="DIR",
-    help="Folder of models to train. [default: model_zoo here, or /model_zoo]",
+    help="Folder of further models to train. [default: model_zoo here, or /model_zoo]",
 )
 @option(
     "--key",
