@@ -124,6 +124,7 @@ def test_a_lookup_that_is_adapted_at_import_is_that_of_the_trained_model(
     line = (zoo / "shops.py").read_text().split("with open")[0].count("\n") + 1
     named = f"shops.py:{line} reads {table}, which is outside the model zoo"
     assert any(named in warning for warning in done.json["warnings"]), str(done)
+    assert named in done.err.partition(" started, page: ")[0], str(done)
     accuracy = done.json["metrics"]["accuracy"]
     assert accuracy > 0.8
     before = predict(edl, model, tables[1], tmp_path / "before.csv")

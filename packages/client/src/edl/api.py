@@ -145,6 +145,8 @@ def _submit(
         submitter.dry_run(plan)
         return JobResult(job=plan.job.name, state=JobState.NOT_STARTED.value)
     display: JobDisplay = PlainDisplay() if progress else SilentDisplay()
+    for warning in plan.warnings:
+        display.say(f"warning: {warning}")
     plan = submitter.provide_image(
         plan, PlainBuild(plan.job.build_log) if progress else SilentBuild()
     )

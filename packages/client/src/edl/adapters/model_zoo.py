@@ -6,17 +6,19 @@ import os
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from edl.adapters.git_checkout import fetch as fetch
 from edl.adapters.model_code import hash_code as hash_code
+from edl.core.file_reads import reads_at_import
 from edl.core.model_file import Candidate, Definitions, candidates, definitions
 from edl.core.model_parameters import parameters
 from edl.core.parameter_values import Parameter
 from edl.core.submission import Submission
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
-from edl_runtime.model import zoo_files
+from edl_runtime.model import outside_files, zoo_files
 from edl_runtime.model.zoo_files import ZooFiles, code_names
 from edl_runtime.model.zoo_folders import places_of
 
@@ -53,6 +55,33 @@ def check(job: Submission) -> None:
 def files_of(job: Submission) -> ZooFiles:
     """Return what belongs to the model of a job whose zoo is a folder of this machine."""
     return zoo_files.select(Path(job.model_zoo), code_names(partial(getattr, job)))
+
+
+def find_outside_files(job: Submission, files: ZooFiles) -> tuple[str, ...]:
+    """Return a warning for each file outside the zoo that the code of a job reads at its import.
+
+    These are the files that the source text shows; a worker hears of all.
+    """
+    root = Path(job.model_zoo).resolve()
+    own = [root / file for each in candidates(job.model_def) for file in each.files]
+    lines: dict[str, str] = {}
+    for name in files.paths:
+        file = root / name
+        if file.suffix != ".py":
+            continue
+        entry = job.model_def.rpartition(".")[2] if file in own else ""
+        try:
+            found = reads_at_import(file.read_text(encoding="utf-8-sig"), str(file), entry)
+        except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        for number, text in found:
+            path = os.path.abspath(text)
+            if os.path.isfile(path) and outside_files.is_outside(path, root):
+                lines.setdefault(path, f"{file.name}:{number}")
+    return tuple(
+        outside_files.describe(path, line)
+        for path, line in islice(lines.items(), outside_files.MAX_FILES)
+    )
 
 
 def source_of(zoo: Path, model_def: str) -> tuple[str, str]:

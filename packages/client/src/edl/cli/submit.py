@@ -107,6 +107,8 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
             terminal.message(zoo_amount.describe(plan.zoo))
         if plan.schema is not None and not quiet:
             terminal.message(f"the model gets the schema of the data, {plan.schema}")
+        for warning in () if quiet else plan.warnings:
+            terminal.warning(warning)
         plan = provide_image(submitter, plan, quiet=quiet)
         with interruptible():
             started = submitter.start(plan, silent if quiet else terminal.message)

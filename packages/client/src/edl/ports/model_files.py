@@ -31,6 +31,9 @@ class ModelZoos(Protocol):
     def files_of(self, job: Submission) -> ZooFiles:
         """Return what belongs to the model of a job whose zoo is a folder of this machine."""
 
+    def find_outside_files(self, job: Submission, files: ZooFiles) -> tuple[str, ...]:
+        """Return a warning for each file outside the zoo that a job's code reads at its import."""
+
     def hash_code(self, folder: Path, names: Iterable[str]) -> Listing:
         """Return the hashes of what belongs to the model of these names. Raises: EdlError."""
 

@@ -58,6 +58,7 @@ class SubmissionPlan:
         zoo: the files of the model zoo that go into the trained model; None if only the builder
             or the image has them.
         schema: the file next to the data that described it to the model; None if none did.
+        warnings: what the job may go wrong by, in sentences.
     """
 
     job: Submission
@@ -67,6 +68,7 @@ class SubmissionPlan:
     build_request: BuildRequest | None = None
     zoo: ZooFiles | None = None
     schema: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +147,15 @@ class JobSubmitter:
         here = replace(named, model_zoo=str(checkout)) if checkout is not None else named
         placement.check(here)
         description = placement.describe(named)
+        warnings = () if zoo is None else self._ports.zoos.find_outside_files(named, zoo)
         if not job.needs_image:
-            return SubmissionPlan(named, description, zoo=zoo, schema=schema)
+            return SubmissionPlan(named, description, zoo=zoo, schema=schema, warnings=warnings)
         try:
             request = image_request.request_of(requested, checkout, self._ports.models)
         except Problem as problem:
             raise codec.error_of(problem) from None
         image = image_request.image_of(named, self._ports.models)
-        return SubmissionPlan(named, description, False, image, request, zoo, schema)
+        return SubmissionPlan(named, description, False, image, request, zoo, schema, warnings)
 
     def dry_run(self, plan: SubmissionPlan) -> tuple[str, ...]:
         """Check what only a look at all data and a trial run of the model show; starts no job.
@@ -167,7 +170,7 @@ class JobSubmitter:
         """
         job = plan.job
         if job.runs_in_image:
-            return ()
+            return plan.warnings
         check_records = self._ports.data.check_records
         check_records(job.data, job.data_format, "--data")
         check_records(job.validation_data, job.data_format, "--validation-data")

@@ -1,14 +1,9 @@
-"""Finds the files outside a model zoo that its code reads while it is loaded.
-
-Such a file is no part of the job: nothing copies it to other machines, and it may change while the
-job runs.
-"""
+"""Finds the files outside a model zoo that its code reads while it is loaded."""
 
 from __future__ import annotations
 
 import functools
 import os
-import site
 import stat
 import sys
 import time
@@ -17,11 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import Any
 
+from edl_runtime.model import outside_files
 from edl_worker.model_file.zoo.module_loaders import find_running_line
-
-_MAX_FILES = 20
-_CODE = (".py", ".pyc", ".pyi", ".so")
-_SYSTEM = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sys", "/usr")
 
 
 class OutsideFiles:
@@ -46,11 +38,9 @@ class OutsideFiles:
         # What is newer was made by the code itself.
         if not stat.S_ISREG(found.st_mode) or found.st_ctime_ns > self._began_ns:
             return
-        if path in self._lines or path.endswith(_CODE) or len(self._lines) == _MAX_FILES:
+        if path in self._lines or len(self._lines) == outside_files.MAX_FILES:
             return
-        if any(
-            PurePath(path).is_relative_to(folder) for folder in (str(root), *_folders_of_others())
-        ):
+        if not outside_files.is_outside(path, root):
             return
         line = find_running_line()
         if line is not None:
@@ -58,12 +48,7 @@ class OutsideFiles:
 
     def describe(self) -> tuple[str, ...]:
         """Return a warning for each file."""
-        return tuple(
-            f"{line} reads {path}, which is outside the model zoo and not copied with the job: "
-            "other machines and containers lack it, and a worker that finds it changed may be "
-            "refused. Put it into the model zoo."
-            for path, line in self._lines.items()
-        )
+        return tuple(outside_files.describe(path, line) for path, line in self._lines.items())
 
 
 _noting: tuple[OutsideFiles, Path] | None = None
@@ -101,21 +86,3 @@ def _listen() -> None:
                 note_opened(path)
 
     sys.addaudithook(hear)
-
-
-@functools.cache
-def _folders_of_others() -> tuple[str, ...]:
-    """Return the folders of Python, its packages, the system, and caches of the user."""
-    packages = [*site.getsitepackages(), site.getusersitepackages()]
-    packages += [each for each in sys.path if "-packages" in each]
-    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix} - {"/", "/usr"}
-    home = Path.home()
-    hidden = [str(each) for each in _hidden_folders(home)]
-    return (*_SYSTEM, *prefixes, *packages, *hidden)
-
-
-def _hidden_folders(home: Path) -> list[Path]:
-    try:
-        return [each for each in home.iterdir() if each.name.startswith(".")]
-    except OSError:
-        return []

@@ -1,0 +1,60 @@
+"""Tells which files count as outside a model zoo, and describes one that its code reads.
+
+Such a file is no part of a job: nothing copies it to other machines, and it may change while the
+job runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import site
+import sys
+from pathlib import Path, PurePath
+
+MAX_FILES = 20
+"""As many files are named."""
+
+_CODE = (".py", ".pyc", ".pyi", ".so")
+_SYSTEM = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sys", "/usr")
+
+
+def is_outside(path: str, zoo: Path) -> bool:
+    """Tell whether a file is outside a zoo, and neither code nor one of the machine's own.
+
+    Args:
+        path: an absolute path.
+        zoo: the zoo's folder, as an absolute path without links.
+    """
+    folders = (str(zoo), *_folders_of_others())
+    return not path.endswith(_CODE) and not any(map(PurePath(path).is_relative_to, folders))
+
+
+def describe(path: str, line: str) -> str:
+    """Return a warning that a file outside the zoo is read.
+
+    Args:
+        line: the line that reads it, as ``file:number``.
+    """
+    return (
+        f"{line} reads {path}, which is outside the model zoo and not copied with the job: "
+        "other machines and containers lack it, and a worker that finds it changed may be "
+        "refused. Put it into the model zoo."
+    )
+
+
+@functools.cache
+def _folders_of_others() -> tuple[str, ...]:
+    """Return the folders of Python, its packages, the system, and caches of the user."""
+    packages = [*site.getsitepackages(), site.getusersitepackages()]
+    packages += [each for each in sys.path if "-packages" in each]
+    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix} - {"/", "/usr"}
+    home = Path.home()
+    hidden = [str(each) for each in _hidden_folders(home)]
+    return (*_SYSTEM, *prefixes, *packages, *hidden)
+
+
+def _hidden_folders(home: Path) -> list[Path]:
+    try:
+        return [each for each in home.iterdir() if each.name.startswith(".")]
+    except OSError:
+        return []
