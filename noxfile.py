@@ -8,11 +8,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nox
@@ -21,14 +21,11 @@ from nox.command import CommandFailed
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT / "tools"))
 
-import workspace  # noqa: E402  (needs the path above)
+import dependent_tests  # noqa: E402  (needs the path above)
+import workspace  # noqa: E402  (the same)
 
 LOCK = "requirements.lock"
 PACKAGES = workspace.packages()
-DEPENDENT = re.compile(
-    r"geteuid|getuid|chmod|chown|/proc/|/dev/|which\(|require_program|Permission|\bmount|dockerd?\b"
-)
-"""Words of a test module whose tests may depend on the user, or on the machine's programs."""
 PROTOS = ROOT / "packages" / "proto" / "src"
 
 # A shell that starts this in the background lets it ignore Ctrl-C, and so would every process
@@ -161,12 +158,15 @@ def unit(session: nox.Session) -> None:
             pytest(session, f"packages/{folder}/tests")
 
 
+_IGNORED = ("--ignore=tests/kubernetes", "--ignore=tests/builder", "--ignore=tests/page")
+"""The folders whose tests need a cluster, an engine or a browser."""
+SMOKE = ("tests", *_IGNORED, "-m", "not product")
+
+
 @nox.session(tags=["test"], **in_workspace)
 def smoke(session: nox.Session) -> None:
     """The tests in tests/ that need Python and git only and take little time: see conftest.py."""
-    folders = ("kubernetes", "builder", "page")  # these need a cluster, an engine, a browser
-    ignored = (f"--ignore=tests/{folder}" for folder in folders)
-    pytest(session, "tests", *ignored, "-m", "not product", processes=2, dist="loadscope")
+    pytest(session, *SMOKE, processes=2, dist="loadscope")
 
 
 _cluster_tests: list[tuple[subprocess.Popen[bytes], Path]] = []
@@ -245,17 +245,30 @@ def _share_bytecode(source: Path, target: Path) -> None:
 
 @nox.session(**in_workspace)
 def surroundings(session: nox.Session) -> None:
-    """The package tests whose modules mention their user, its rights, or programs, and ``smoke``.
+    """The tests of packages that may depend on their user or on programs, and ``smoke``.
 
     CI runs this session as a new user on a machine with Python and git only, after it has run all
     tests as root: what else a test does is the same for both.
     """
+    runs = [(*SMOKE, "-n", "2", "--dist", "loadscope")]
     for folder in PACKAGES:
-        tests = (ROOT / "packages" / folder / "tests").rglob("test_*.py")
-        chosen = [str(path) for path in sorted(tests) if DEPENDENT.search(path.read_text())]
-        if chosen:
-            pytest(session, *chosen)
-    smoke(session)
+        paths = sorted(Path("packages", folder, "tests").rglob("test_*.py"))
+        chosen = tuple(f"{path}::{name}" for path in paths for name in dependent_tests.find(path))
+        runs += [chosen] if chosen else []
+
+    def run(tests: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+        command = (sys.executable, "-m", "pytest", "-q", "--durations=15", *tests)
+        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.run(command, cwd=ROOT, check=False, **output)
+
+    # A few tests of each package: most of a run is its start. The first one is the longest.
+    with ThreadPoolExecutor(2) as pool:
+        ended = []
+        for done in pool.map(run, runs):
+            print(done.stdout, flush=True)
+            ended.append(done.returncode)
+    if any(ended):
+        session.error(f"the tests ended with exit codes {ended}")
 
 
 @nox.session(**in_workspace)

@@ -36,10 +36,10 @@ def eval_metrics_fn():
 RECORDS, SIZE, BEFORE, AFTER = 256, 32, 3, 2
 
 
+# With and without parameter servers; the worker's tests have every optimizer.
 @pytest.mark.parametrize(
     ("optimizer", "more"),
     [
-        ("Adam(0.05)", ()),
         ("Nadam(keras.optimizers.schedules.ExponentialDecay(0.05, 8, 0.9))", ()),
         ("RMSprop(0.01, momentum=0.9)", ("--parameter-servers", "2")),
     ],

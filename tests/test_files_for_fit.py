@@ -61,7 +61,6 @@ def dataset_fn(dataset, mode):
 """
 
 
-@pytest.mark.own_start
 def test_a_file_for_fit_trains_exactly_once_though_a_worker_is_killed(
     edl: Edl, held: HeldTraining, tmp_path: Path, numbered: Callable[..., Path]
 ) -> None:

@@ -109,7 +109,7 @@ def test_scale_waits_for_the_next_master(edl: Edl, long_job: Callable[..., str])
     edl("stop", name)
 
 
-@pytest.mark.parametrize("update", ["async", "sync", "local"])
+@pytest.mark.parametrize("update", ["async", "local"])
 def test_a_learning_rate_that_is_set_holds_from_then_on_whatever_master_follows(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining, update: str
 ) -> None:

@@ -136,7 +136,6 @@ def test_a_lookup_that_is_adapted_at_import_is_that_of_the_trained_model(
 
 
 @pytest.mark.parametrize("more", [[], ["new city"]], ids=["same size", "larger"])
-@pytest.mark.own_start
 def test_a_worker_with_another_vocabulary_is_refused_by_name(
     edl: Edl, tmp_path: Path, tables: tuple[Path, Path], held: HeldTraining, more: list[str]
 ) -> None:

@@ -103,7 +103,6 @@ def test_servers_that_are_killed_before_there_is_a_snapshot_begin_anew(
     check(output, total, epochs)
 
 
-@pytest.mark.own_start
 def test_a_job_whose_servers_never_last_says_so_and_ends(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
 ) -> None:

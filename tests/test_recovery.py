@@ -85,7 +85,6 @@ def test_a_job_survives_its_master_and_its_supervisor(
     assert all(seconds >= 0 for seconds in lost.values())
 
 
-@pytest.mark.own_start
 def test_a_job_goes_on_after_sigterm_to_all_of_its_processes(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
@@ -141,7 +140,6 @@ def is_pending(pid: int, number: signal.Signals) -> bool:
     return False
 
 
-@pytest.mark.own_start
 def test_a_frozen_master_that_thaws_when_it_is_asked_to_end_does_not_cancel_the_job(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
@@ -231,7 +229,6 @@ def dataset_fn(dataset, mode):
 """The counting model, in whose pipeline one record is fatal to the first who reads it."""
 
 
-@pytest.mark.own_start
 def test_user_code_that_hangs_is_named_replaced_and_nothing_is_lost(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
 ) -> None:

@@ -73,10 +73,11 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory, forking_python: str) -> Iterator[World]:
     find("prometheus")  # or there are no tests, and no job is needed
     place = tmp_path_factory.mktemp("monitoring")
     with installed_edl(place / ".edl") as edl, running_builder(place / "builder") as builder:
+        edl.env["EDL_PYTHON"] = forking_python
         job = TroubledJob(edl, place)
         try:
             configure(place, job, builder)

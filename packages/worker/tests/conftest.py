@@ -17,6 +17,7 @@ from zoo_folder import ZooFolder
 import recordio
 import recordio.example
 from edl_proto.v1 import job_pb2, task_pb2
+from edl_testing import fork_server
 from edl_testing.fake_master import WAIT_S, FakeMaster
 from edl_worker.app import build_worker
 from edl_worker.config import Settings
@@ -130,13 +131,31 @@ def logs(tmp_path: Path) -> Callable[[int], Path]:
     return lambda worker_id: tmp_path / f"worker-{worker_id}.log"
 
 
+@pytest.fixture(scope="session")
+def forking_python() -> Iterator[str]:
+    """An interpreter that runs workers, and checks of model files, as forks with TensorFlow."""
+    with fork_server.forking_python(fork_server.WORKER, fork_server.WORKER_IMPORTS) as interpreter:
+        yield interpreter
+
+
 @pytest.fixture
-def start_process(tmp_path: Path, logs: Callable[[int], Path]) -> Iterator[StartProcess]:
+def python(request: pytest.FixtureRequest) -> str:
+    """An interpreter for workers; those of a test with the mark ``own_start`` are no forks."""
+    if request.node.get_closest_marker("own_start"):
+        return sys.executable
+    forking: str = request.getfixturevalue("forking_python")
+    return forking
+
+
+@pytest.fixture
+def start_process(
+    tmp_path: Path, logs: Callable[[int], Path], python: str
+) -> Iterator[StartProcess]:
     """Starts workers as processes; those that still run at the end are killed."""
     processes: list[subprocess.Popen[str]] = []
 
     def start(master: str, worker_id: int = 0, **environ: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "edl_worker", "--master", master]
+        command = [python, "-m", "edl_worker", "--master", master]
         with logs(worker_id).open("w") as log:
             processes.append(
                 subprocess.Popen(

@@ -39,13 +39,17 @@ def test_a_wrong_command_line_ends_with_2(arguments: list[str]) -> None:
     assert "usage" in done.stderr
 
 
-@pytest.mark.parametrize(("model_def", "code"), [("points", 0), ("pints", 1)])
-def test_the_check_prints_one_json_object(model_def: str, code: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("model_def", "code"), [pytest.param("points", 0, marks=pytest.mark.own_start), ("pints", 1)]
+)
+def test_the_check_prints_one_json_object(
+    model_def: str, code: int, python: str, tmp_path: Path
+) -> None:
     spec = tmp_path / "spec.json"
     spec.write_text(
         json.dumps({"type": "TRAIN", "model": {"model_zoo": str(ZOO), "model_def": model_def}})
     )
-    command = [sys.executable, "-m", "edl_worker", "check", "--spec", str(spec)]
+    command = [python, "-m", "edl_worker", "check", "--spec", str(spec)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     answer = json.loads(done.stdout)
     assert answer["ok"] == (code == 0)

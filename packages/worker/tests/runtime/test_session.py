@@ -88,6 +88,7 @@ def test_sigterm_hands_all_leases_back_and_ends_with_0(
     assert sorted(master.received.minibatches) == [(t, i) for t in (0, 1) for i in range(6 + t)]
 
 
+@pytest.mark.own_start
 def test_a_worker_that_still_loads_leaves_at_once(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_process: StartProcess
 ) -> None:
@@ -308,6 +309,7 @@ def test_a_worker_stuck_in_user_code_does_not_outlive_its_master(
     assert process.wait(WAIT_S) == 1
 
 
+@pytest.mark.own_start
 def test_a_worker_that_finds_no_master_says_so(
     start_process: StartProcess, logs: Callable[[int], Path]
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +112,10 @@ def test_an_unreadable_specification(tmp_path: Path, content: str | None) -> Non
     assert [error["code"] for error in answer["errors"]] == ["USAGE"]
 
 
-def test_the_command_prints_one_json_object(zoo: ZooFolder, tmp_path: Path) -> None:
+def test_the_command_prints_one_json_object(zoo: ZooFolder, tmp_path: Path, python: str) -> None:
     zoo.write("mine.py", "print('chatter')\nmodel = tf.foo")
     done = subprocess.run(
-        [sys.executable, "-m", "edl_worker", "check", "--spec", str(spec(tmp_path, zoo, "mine"))],
+        [python, "-m", "edl_worker", "check", "--spec", str(spec(tmp_path, zoo, "mine"))],
         capture_output=True,
         text=True,
         timeout=200,
