@@ -196,11 +196,14 @@ class CountingJob:
 
     def condition(self, kind: str) -> bool:
         """Whether the Job has a condition, such as Complete or Failed."""
-        job = self._get("jobs", "/apis/batch/v1")
         return any(
             each["type"] == kind and each["status"] == "True"
-            for each in job["status"].get("conditions", ())
+            for each in self.batch_job()["status"].get("conditions", ())
         )
+
+    def batch_job(self) -> dict[str, Any]:
+        """Return the Job."""
+        return self._get("jobs", "/apis/batch/v1")
 
     def check(self) -> None:
         """Wait for the end: every record is in the model exactly once per epoch."""

@@ -17,7 +17,7 @@ from cluster.images import BUSYBOX_IMAGE
 from google.protobuf import json_format
 
 from edl_kubernetes.cluster import objects
-from edl_kubernetes.core import identities
+from edl_kubernetes.core import identities, manifest
 from edl_kubernetes.job_identities import NewIdentities
 from edl_proto.v1 import job_pb2
 
@@ -225,11 +225,9 @@ class CountingObjects:
             "apiVersion": "batch/v1",
             "kind": "Job",
             "metadata": {"name": self.object},
-            "spec": {
-                "backoffLimit": 1000000,
-                "podReplacementPolicy": "TerminatingOrFailed",
-                "template": {"metadata": pod["metadata"], "spec": pod["spec"]},
-            },
+            "spec": manifest.job_spec(
+                {"metadata": pod["metadata"], "spec": pod["spec"]}, suspended=False
+            ),
         }
 
     def _service(self) -> dict[str, Any]:

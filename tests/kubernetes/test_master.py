@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from cluster.cluster import Cluster
 from counting_job import CountingJob
+from faults import delete, evict, force_delete, kill
 
 from edl_kubernetes.cluster import objects
 
@@ -29,6 +30,27 @@ def counting_job(
     yield make
     for each in made:
         each.close()
+
+
+def test_no_loss_of_a_master_delays_the_next_one(counting_job: MakeJob) -> None:
+    """Kubernetes delays a pod whose index has failed before: so each master has a new index."""
+    job = counting_job(records=2000)
+    losses: tuple[Callable[[CountingJob, str], None], ...] = (delete, evict, kill, force_delete)
+
+    def lose_master(number: int, lose: Callable[[CountingJob, str], None]) -> None:
+        job.wait_for_training()
+        annotations = job.pods(objects.MASTER)[0]["metadata"]["annotations"]
+        assert annotations["batch.kubernetes.io/job-completion-index"] == str(number)
+        assert annotations["batch.kubernetes.io/job-index-failure-count"] == "0"
+        lose(job, job.pod(objects.MASTER))
+        job.wait(lambda: job.term > number + 1, "the next master")
+
+    for number, lose in enumerate(losses):
+        lose_master(number, lose)
+    job.wait_for_training()
+    job.release()
+    job.check()
+    assert job.batch_job()["status"]["failedIndexes"] == f"0-{len(losses) - 1}"
 
 
 @pytest.mark.parametrize("how", [("--grace-period=30",), ("--grace-period=0", "--force")])

@@ -106,6 +106,16 @@ def test_a_master_that_ends_at_once_says_why(said: str, what: str) -> None:
     assert find_problem([ended]) is None, "the next pod is already on its way"
 
 
+def test_a_master_that_failed_says_why_although_another_one_has_followed() -> None:
+    failed = pod("one", terminated={"exitCode": 1, "message": "lost", "reason": "Error"})
+    next_one = pod("two", 1, waiting={"reason": "ContainerCreating"})
+    problem = find_problem([next_one, failed])
+    assert problem is not None
+    assert (problem.pod, problem.is_final) == ("one", True)
+    failed["status"]["conditions"].append({"type": "DisruptionTarget", "status": "True"})
+    assert find_problem([next_one, failed]) is None, "a disruption is no reason to give up"
+
+
 def test_a_container_that_fails_before_the_master_is_named() -> None:
     waits = pod("one", waiting={"reason": "PodInitializing"})
     fetch: dict[str, Any] = {"name": "fetch", "state": {"running": {}}}

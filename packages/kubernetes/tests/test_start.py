@@ -20,7 +20,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 
 READY: dict[str, Any] = {
-    "metadata": {"name": "m", "creationTimestamp": "2026-01-01T00:00:00Z"},
+    "metadata": {"name": "m", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"},
     "status": {"conditions": [{"type": "Ready", "status": "True"}]},
 }
 

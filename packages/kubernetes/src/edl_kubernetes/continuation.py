@@ -60,8 +60,10 @@ class ClusterContinuation:
             )
         if not job.status().state.is_over:
             return False
+        masters = self._objects.pods(name, objects.MASTER)
+        former = frozenset(pod["metadata"]["uid"] for pod in masters)
         if self._objects.release(name):
-            JobStart(self._cluster, self._objects, name, _START_S, say).wait()
+            JobStart(self._cluster, self._objects, name, _START_S, say, former).wait()
             return True
         raise EdlError(
             ErrorCode.JOB_OVER,

@@ -48,8 +48,9 @@ class MasterProblem:
         is_final: whether waiting is useless.
         lacks_room: whether the cluster has no room for the pod.
         has_run: whether the container ran; its log says more.
-        unprepared: the name of the pod while its node prepares volumes and network; its events
-            say more.
+        is_unprepared: whether the node still prepares volumes and network; the pod's events say
+            more.
+        pod: the name of the pod.
         container: the name of the container that failed.
     """
 
@@ -58,7 +59,8 @@ class MasterProblem:
     is_final: bool = False
     lacks_room: bool = False
     has_run: bool = False
-    unprepared: str = ""
+    is_unprepared: bool = False
+    pod: str = ""
     container: str = objects.CONTAINER
 
     def with_events(self, warnings: Sequence[str]) -> MasterProblem:
@@ -109,33 +111,44 @@ def start_phase(pod: JsonObject | None) -> StartPhase:
 
 def newest_pod(pods: Sequence[JsonObject]) -> JsonObject | None:
     """Return the pod that was created last; None if there is none."""
-    return max(pods, key=lambda pod: pod["metadata"]["creationTimestamp"], default=None)
+    return max(pods, key=_created_at, default=None)
 
 
 def ready_pod(pods: Sequence[JsonObject]) -> JsonObject | None:
     """Return the newest pod that is ready; None if there is none."""
     ready = [pod for pod in pods if _is_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
-    return max(ready, key=lambda pod: pod["metadata"]["creationTimestamp"], default=None)
+    return max(ready, key=_created_at, default=None)
 
 
 def find_problem(pods: Sequence[JsonObject]) -> MasterProblem | None:
-    """Return what keeps the newest pod from being ready; None if that is unknown."""
+    """Return what keeps a master from being ready; None if that is unknown.
+
+    Kubernetes replaces a failed pod at once, so the one that shows why need not be the newest.
+    """
     newest = newest_pod(pods)
     if newest is None:
         return None
-    status = newest.get("status", {})
-    container = _container(newest)
-    if not _is_disrupted(newest) and (problem := _init_problem(status)):
-        return problem
+    candidates = [newest, *(pod for pod in pods if pod is not newest and not _is_disrupted(pod))]
+    problems = [_pod_problem(pod) for pod in candidates]
+    return next((each for each in problems if each and each.is_final), problems[0])
+
+
+def _pod_problem(pod: JsonObject) -> MasterProblem | None:
+    """Return what keeps a pod from being ready; None if that is unknown."""
+    name = pod["metadata"]["name"]
+    status = pod.get("status", {})
+    container = _container(pod)
+    if not _is_disrupted(pod) and (problem := _init_problem(status)):
+        return replace(problem, pod=name)
     if problem := _waiting_problem(container.get("state", {}).get("waiting", {})):
-        return problem
+        return replace(problem, pod=name)
     if terminated := container.get("state", {}).get("terminated"):
-        return None if _is_disrupted(newest) else _termination_problem(terminated)
+        return None if _is_disrupted(pod) else replace(_termination_problem(terminated), pod=name)
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
             return _scheduling_problem(condition.get("message", ""))
         if condition["type"] == "PodReadyToStartContainers" and condition["status"] == "False":
-            return _preparation_problem(newest["metadata"]["name"])
+            return _preparation_problem(name)
     return None
 
 
@@ -159,7 +172,8 @@ def _preparation_problem(pod: str) -> MasterProblem:
         "its volumes or its network are not ready",
         f"Check --volumes, --state-volume and the pod template: kubectl describe pod {pod} shows"
         " what the node waits for.",
-        unprepared=pod,
+        is_unprepared=True,
+        pod=pod,
     )
 
 
@@ -214,6 +228,11 @@ def _termination_problem(terminated: JsonObject) -> MasterProblem:
         is_final=True,
         has_run=True,
     )
+
+
+def _created_at(pod: JsonObject) -> str:
+    """Return the time of a pod's creation; all such times have one format, so texts sort them."""
+    return str(pod["metadata"]["creationTimestamp"])
 
 
 def _is_ready(pod: JsonObject) -> bool:

@@ -22,6 +22,7 @@ from edl_kubernetes.cluster_job import describe
 from edl_kubernetes.core import manifest, pods, templates
 from edl_kubernetes.core.pods import PodTemplates
 from edl_kubernetes.core.templates import JsonObject
+from edl_kubernetes.refusals import NEEDED_VERSION
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 from edl_runtime.image_names import IMAGE_ZOO
@@ -200,7 +201,7 @@ class ClusterPlacement:
 
     def _try_object(self, connection: ClusterConnection, item: JsonObject) -> None:
         try:
-            connection.api.create(
+            made = connection.api.create(
                 connection.path(RESOURCES[item["kind"]]), without_status(item), dry_run=True
             )
         except ApiError as error:
@@ -211,6 +212,13 @@ class ClusterPlacement:
             raise self._cluster.translate(error, what) from None
         except ApiUnavailable as error:
             raise self._cluster.translate(error, "the checks of the job") from None
+        if item["kind"] == "Job" and "successPolicy" not in made["spec"]:
+            raise EdlError(
+                ErrorCode.USAGE,
+                "the cluster is too old: it cannot end a Job after its first success",
+                where=connection.cluster,
+                remedy=f"{NEEDED_VERSION}; --context chooses another cluster.",
+            )
 
 
 RESOURCES = {

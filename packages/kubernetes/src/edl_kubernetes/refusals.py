@@ -6,6 +6,8 @@ from edl.plugins.submissions import names
 from edl_kubernetes.cluster.api_errors import ApiError, ApiUnavailable
 from edl_proto.errors import EdlError, ErrorCode
 
+NEEDED_VERSION = "edl needs Kubernetes 1.31 or later"
+
 _ANONYMOUS = 'User "system:anonymous"'
 
 
@@ -195,6 +197,7 @@ _LIMIT_RANGE = (
     " kubectl --namespace {namespace} describe limitrange shows what is allowed."
 )
 _REMEDIES = (
+    ('"spec.successPolicy"', ErrorCode.USAGE, f"{NEEDED_VERSION}; --context chooses another one."),
     (
         _ANONYMOUS,
         ErrorCode.FORBIDDEN,

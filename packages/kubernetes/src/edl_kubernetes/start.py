@@ -55,6 +55,8 @@ class JobStart:
     timeout_s: float
     say: Say = silent
     """Called with a sentence about what the start waits for, if it takes long."""
+    former: frozenset[str] = frozenset()
+    """The uids of the master's pods from before the start."""
 
     def wait(self) -> None:
         """Return when a master is ready.
@@ -79,7 +81,7 @@ class JobStart:
             problem = find_problem(pods)
             stuck_since = (stuck_since or now) if problem and not problem.lacks_room else None
             stuck = stuck_since is not None and now - stuck_since > self._stuck_s
-            if stuck and problem and problem.unprepared:
+            if stuck and problem and problem.is_unprepared:
                 problem = self._add_events(problem)
                 if not problem.is_final:
                     stuck_since, stuck = now, False  # a volume may take minutes
@@ -102,7 +104,11 @@ class JobStart:
         away_at = -math.inf
         while True:
             try:
-                return self.objects.read(self.name), self.objects.pods(self.name, objects.MASTER)
+                job, pods = (
+                    self.objects.read(self.name),
+                    self.objects.pods(self.name, objects.MASTER),
+                )
+                return job, [pod for pod in pods if pod["metadata"]["uid"] not in self.former]
             except EdlError as error:
                 if error.code == ErrorCode.CLUSTER_UNAVAILABLE:
                     away_at = time.monotonic()
@@ -155,7 +161,7 @@ class JobStart:
             )
 
     def _start_error(self, problem: MasterProblem) -> EdlError:
-        end_of_log = self._end_of_log(problem.container) if problem.has_run else ""
+        end_of_log = self._end_of_log(problem) if problem.has_run else ""
         return EdlError(
             ErrorCode.MASTER_LOST,
             f"the master of job {self.name} does not start: {problem.what}",
@@ -164,23 +170,28 @@ class JobStart:
             detail=readable(end_of_log),
         )
 
-    def _end_of_log(self, container: str) -> str:
-        """Return the end of the newest pod's log, or a note that it cannot be read."""
-        query = {"container": container, "tailLines": str(_LOG_LINES)}
+    def _end_of_log(self, problem: MasterProblem) -> str:
+        """Return the end of the log of the failed container, or a note that it cannot be read."""
+        query = {"container": problem.container, "tailLines": str(_LOG_LINES)}
         try:
-            pod = newest_pod(self.objects.pods(self.name, objects.MASTER))
-            return self.objects.log(self.name, pod["metadata"]["name"], query) if pod else ""
+            pod = problem.pod or self._newest_pod()
+            return self.objects.log(self.name, pod, query) if pod else ""
         except EdlError as error:
             return f"(no log: {error.what})"
 
+    def _newest_pod(self) -> str:
+        """Return the name of the newest pod of the master; empty if there is none."""
+        pod = newest_pod(self.objects.pods(self.name, objects.MASTER))
+        return str(pod["metadata"]["name"]) if pod else ""
+
     def _add_events(self, problem: MasterProblem) -> MasterProblem:
-        events = self.objects.events(self.name, "Pod", problem.unprepared, warnings=True)
+        events = self.objects.events(self.name, "Pod", problem.pod, warnings=True)
         return problem.with_events(events)
 
     def _timeout_error(
         self, problem: MasterProblem | None, progress: StartProgress, pods: Sequence[JsonObject]
     ) -> EdlError:
-        if problem and problem.unprepared:
+        if problem and problem.is_unprepared:
             problem = self._add_events(problem).with_timeout_remedy()
         return EdlError(
             ErrorCode.TIMED_OUT,

@@ -68,7 +68,7 @@ class StartProgress:
             problem: what keeps the newest pod from being ready, if that is known.
             now: the time in seconds.
         """
-        if problem and not problem.unprepared:
+        if problem and not problem.is_unprepared:
             self._phase = None
             self._report(problem.what, now)
             return

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from edl.core import names
 from edl.core.options import Given, Verb
 from edl.core.problem import Problem
 from edl.core.submission import Submission, build
@@ -156,12 +157,21 @@ def test_a_master_is_ready_when_it_listens_because_the_kubelet_has_no_identity()
     assert probe["tcpSocket"] == {"port": "grpc"}
 
 
-def test_the_job_starts_one_master_again_and_again() -> None:
-    own = manifest.job_object(job(), "ns", NONE, suspended=True)
-    assert own["spec"]["suspend"] is True
-    assert own["spec"]["backoffLimit"] == 2**31 - 1
-    assert own["spec"]["podReplacementPolicy"] == "TerminatingOrFailed"
-    assert own["spec"]["template"]["spec"]["restartPolicy"] == "Never"
+def test_the_job_starts_one_master_after_another_until_one_succeeds() -> None:
+    own = manifest.job_object(job(), "ns", NONE, suspended=True)["spec"]
+    assert own["suspend"] is True
+    assert (own["parallelism"], own["completionMode"]) == (1, "Indexed")
+    assert own["backoffLimitPerIndex"] == 0, "each master has an index of its own"
+    assert own["backoffLimit"] == 2**31 - 1
+    assert own["successPolicy"] == {"rules": [{"succeededCount": 1}]}
+    assert own["podReplacementPolicy"] == "TerminatingOrFailed"
+    assert own["template"]["spec"]["restartPolicy"] == "Never"
+
+
+def test_the_hostnames_of_masters_fit_into_a_label() -> None:
+    """Kubernetes refuses an indexed Job whose last pod would have too long a hostname."""
+    own = manifest.job_object(job(name="x" * names.MAX_LENGTH), "ns", NONE, suspended=True)
+    assert len(f"{own['metadata']['name']}-{own['spec']['completions'] - 1}") <= 63
 
 
 def test_the_service_selects_the_master_alone() -> None:

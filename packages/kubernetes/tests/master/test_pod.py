@@ -36,6 +36,7 @@ RECORD = "/api/v1/namespaces/team/configmaps/edl-job"
 def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leave signals, logging and variables of this process as they are."""
     monkeypatch.setattr(api_retry, "_FIRST_S", 0.0)
+    monkeypatch.setattr(former_masters, "_FIRST_DELAY_S", 0.0)
     monkeypatch.setattr(pod, "_DIRECTORY_EVERY_S", 0.01)
     monkeypatch.setattr("edl_kubernetes.master.master_term._CHECK_INTERVAL_S", 0.01)
     monkeypatch.setenv(objects.POD_NAME, "edl-job-abc")
@@ -225,6 +226,30 @@ def test_a_job_whose_masters_fail_at_each_start_fails_with_their_reason(
     assert (status["state"], status["error"]["code"]) == ("FAILED", "MASTER_LOST")
     assert "exit code 1" in status["error"]["what"]
     assert status["error"]["detail"] == "the log"
+
+
+def test_a_master_waits_longer_after_each_failed_start_but_not_after_disruptions(
+    api: FakeApi,
+    secret: Path,
+    tmp_path: Path,
+    work: Work,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kubernetes itself starts each one at once."""
+    monkeypatch.setattr(former_masters, "_FIRST_DELAY_S", 0.01)
+    waits: list[float] = []
+
+    def wait(failures: int) -> float:
+        waits.append(delay_s(failures))
+        return 0.0
+
+    delay_s = former_masters.delay_s
+    monkeypatch.setattr(former_masters, "delay_s", wait)
+    for number in range(former_masters.MAX_FAILURES):
+        put_former(api, 20 + number, exitCode=143)
+        assert pod.run(secret, tmp_path / "state", lambda: api) == 0
+        put_former(api, number)
+    assert waits == [0, 0.01, 0.02, 0.04, 0.08, 0.16]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 
 from edl_kubernetes.cluster import objects
-from edl_kubernetes.core.manifest import QUEUE_LABEL, UNLIMITED
+from edl_kubernetes.core.manifest import QUEUE_LABEL, job_spec
 from edl_kubernetes.core.templates import JsonObject
 
 _KUBERNETES_LABELS = ("controller-uid", "job-name")
@@ -44,14 +44,7 @@ def job_object(source: JsonObject, name: str) -> JsonObject:
             "namespace": own["namespace"],
             "labels": _labels(own["labels"], name),
         },
-        "spec": {
-            "suspend": True,
-            "completions": 1,
-            "parallelism": 1,
-            "backoffLimit": UNLIMITED,
-            "podReplacementPolicy": "TerminatingOrFailed",
-            "template": template,
-        },
+        "spec": job_spec(template, suspended=True),
     }
 
 

@@ -12,9 +12,11 @@ from edl_kubernetes.core.pods import PodTemplates, master_pod, metadata
 from edl_kubernetes.core.templates import JsonObject
 from edl_runtime.identity.page_key import PAGES
 
-UNLIMITED = 2**31 - 1
-"""The number of restarts of a master: a disruption counts as a failure of the Job's pod, but must
-never end the Job."""
+_UNLIMITED = 2**31 - 1
+"""The number of failed pods of a Job: a disruption counts as a failure, but must not end a job."""
+
+_MAX_MASTERS = 100_000
+"""The number of masters that a job can have, one after another: Kubernetes' limit of indexes."""
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 """The label of a Job that Kueue releases."""
@@ -32,15 +34,27 @@ def job_object(
     item = _object("batch/v1", "Job", job, namespace)
     if host := page_host(job, namespace):
         item["metadata"].setdefault("annotations", {})[objects.ANNOTATION_PAGE] = host
-    item["spec"] = {
-        "suspend": suspended,
-        "completions": 1,
-        "parallelism": 1,
-        "backoffLimit": UNLIMITED,
-        "podReplacementPolicy": "TerminatingOrFailed",
-        "template": master_pod(job, user_templates),
-    }
+    item["spec"] = job_spec(master_pod(job, user_templates), suspended=suspended)
     return item
+
+
+def job_spec(template: JsonObject, *, suspended: bool) -> JsonObject:
+    """Return the specification of a Job that runs one master at a time until one succeeds.
+
+    Each master has an index of its own, so that the next one starts without delay: Kubernetes
+    delays only further pods of the same index; see docs/adr/0033-masters-without-back-off.md.
+    """
+    return {
+        "suspend": suspended,
+        "completionMode": "Indexed",
+        "completions": _MAX_MASTERS,
+        "parallelism": 1,
+        "backoffLimitPerIndex": 0,
+        "backoffLimit": _UNLIMITED,
+        "successPolicy": {"rules": [{"succeededCount": 1}]},
+        "podReplacementPolicy": "TerminatingOrFailed",
+        "template": template,
+    }
 
 
 def owned_objects(

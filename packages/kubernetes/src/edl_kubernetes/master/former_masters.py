@@ -1,12 +1,13 @@
 """The masters of a job before this one, as far as Kubernetes still has their pods.
 
-The Job's limit of failures is out of reach, so that no disruption ends a job. So a master that
-fails soon after each start would be tried forever; its pods show that.
+The Job's limit of failures is out of reach, so that no disruption ends a job, and each loss is
+followed by the next master at once. So a master that fails soon after each start would be tried
+forever, without a pause; its pods show that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from signal import SIGKILL, SIGTERM
 
@@ -22,7 +23,11 @@ from edl_runtime.local import job_directory
 from edl_runtime.monitoring.log_lines import readable
 
 MAX_FAILURES = 6
-"""As many as Kubernetes allows a Job by default; its delays between them add up to five minutes."""
+"""As many as Kubernetes allows a Job by default."""
+
+_FIRST_DELAY_S = 10.0
+"""The delay after one failed start; it doubles with each further one, so that all of them add up to
+five minutes. Kubernetes itself starts the next master at once."""
 
 _EARLY_FAILURE_S = 120.0
 """A master that has lived longer has worked."""
@@ -30,8 +35,10 @@ _EARLY_FAILURE_S = 120.0
 _LOG_LINES = 15
 
 
-def failure(api: KubernetesApi, namespace: str, owner: OwnerJob) -> EdlError | None:
-    """Return why no further master can help; None if one may. Waits until the API server answers.
+def find_failed_starts(api: KubernetesApi, namespace: str, owner: OwnerJob) -> Sequence[JsonObject]:
+    """Return the latest masters that all failed soon after their start, newest first.
+
+    Waits until the API server answers.
 
     Raises:
         ApiError: the service account may not list pods.
@@ -39,27 +46,41 @@ def failure(api: KubernetesApi, namespace: str, owner: OwnerJob) -> EdlError | N
     path = f"/api/v1/namespaces/{namespace}/pods"
     selector = f"{objects.LABEL_JOB}={owner.job},{objects.LABEL_ROLE}={objects.MASTER}"
     listing = retry_until_answered(lambda: api.list(path, selector), "finding former masters")
-    failed = failed_starts(
+    return failed_starts(
         pod
         for pod in listing.items
         if any(it["uid"] == owner.uid for it in pod["metadata"].get("ownerReferences", ()))
     )
-    if len(failed) < MAX_FAILURES:
-        return None
+
+
+def delay_s(failures: int) -> float:
+    """Return how long the next master waits after so many failed starts in a row."""
+    return _FIRST_DELAY_S * 2 ** (failures - 1) if failures else 0.0
+
+
+def failure(api: KubernetesApi, namespace: str, job: str, failed: Sequence[JsonObject]) -> EdlError:
+    """Return the error of a job whose masters fail soon after each start.
+
+    Args:
+        api: the API of the cluster.
+        namespace: the namespace of the job.
+        job: the name of the job.
+        failed: the pods of these masters, newest first.
+    """
     last = failed[0]
     name, end = last["metadata"]["name"], pod_status.pod_end(last, objects.CONTAINER)
     assert end is not None
     end = readable_end(end)
     return EdlError(
         ErrorCode.MASTER_LOST,
-        f"the last {len(failed)} masters of job {owner.job} ended soon after their start:"
+        f"the last {len(failed)} masters of job {job} ended soon after their start:"
         f" {describe_exit(end.exit_code, end.signal, end.words)}",
         where=f"pod {name}",
         remedy="Give the master more memory with --master-resources."
         if end.cause is pod_status.Cause.OUT_OF_MEMORY
         else "The end of the master's log is below. Correct what it says, delete the job and"
         " submit it again.",
-        detail=_end_of_log(api, f"{path}/{name}/log"),
+        detail=_end_of_log(api, f"/api/v1/namespaces/{namespace}/pods/{name}/log"),
     )
 
 

@@ -102,17 +102,21 @@ def _run(
         name = objects.object_name(spec.name)
         term = MasterTerm(api, namespace, name, owner.reference, pod)
         term.take()
-        failure = former_masters.failure(api, namespace, owner)
+        failed = former_masters.find_failed_starts(api, namespace, owner)
     except (EdlError, ApiError, OSError, json_format.ParseError) as error:
         log.error("the master cannot start: %s", error)
         return startup.FAILED
     folder = state / spec.name
     directory = JobDirectory(folder)
     record = JobRecord(api, namespace, spec.name, owner.reference, term.number, folder)
-    if failure is not None:
+    if len(failed) >= former_masters.MAX_FAILURES:
+        failure = former_masters.failure(api, namespace, owner.job, failed)
         log.error("%s", failure)
         return _give_up(api, owner, record, failed_status(spec, failure_of(failure), time.time()))
     term.watch()
+    if delay := former_masters.delay_s(len(failed)):
+        log.warning("waiting %d s: %d masters failed soon after their start", delay, len(failed))
+        time.sleep(delay)
     folder.mkdir(parents=True, exist_ok=True)
     if not _hold(directory, term):
         return job_directory.DIRECTORY_TAKEN
