@@ -17,7 +17,9 @@ from cluster.images import BUSYBOX_IMAGE
 
 from edl_kubernetes.cluster import objects
 
-DEPLOYMENT = Path(__file__).parents[2] / "deploy" / "kubernetes"
+ROOT = Path(__file__).parents[2]
+DEPLOYMENT = ROOT / "deploy" / "kubernetes"
+DOCUMENTATION = ROOT / "docs" / "kubernetes.md"
 ENGINE = "docker.io/library/docker"
 MASTER, SUBMITTER = "edl-master", "edl-submitter"
 
@@ -121,6 +123,48 @@ def test_submitters_may_submit_and_follow_jobs_in_their_namespace_alone(deployed
     elsewhere = [each for each in needed if each not in OF_THE_CLUSTER]
     for namespace in ("default", "edl-builder", "kube-system"):
         assert find_allowed(deployed, SUBMITTER, elsewhere, namespace) == []
+
+
+def test_two_teams_by_the_overlay_of_the_documentation_are_kept_apart(
+    deployed: Cluster, tmp_path: Path
+) -> None:
+    shutil.copytree(DEPLOYMENT, tmp_path / "deploy" / "kubernetes")
+    overlay = re.search(r"```yaml\n(# team-a/.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
+    assert overlay
+    teams = ("team-a", "team-b")
+    for team in teams:
+        (tmp_path / team).mkdir()
+        content = overlay[1].replace("team-a", team)
+        (tmp_path / team / "kustomization.yaml").write_text(content)
+        deployed.kubectl("apply", "--kustomize", str(tmp_path / team))
+
+    def may(group: str, namespace: str, verb: str = "create", what: str = "jobs") -> bool:
+        user = ("--as=someone", f"--as-group={group}", "--as-group=system:authenticated")
+        try:
+            said = deployed.kubectl("auth", "can-i", verb, what, f"--namespace={namespace}", *user)
+        except subprocess.CalledProcessError as refused:
+            said = refused.stdout
+        return said.split()[-1] == "yes"
+
+    try:
+        namespaces = (*teams, "edl-jobs")
+        groups = {"edl-submitters": "edl-jobs"} | {f"{team}-submitters": team for team in teams}
+        for group, own in groups.items():
+            assert [each for each in namespaces if may(group, each)] == [own]
+            assert may(group, own, "get", "priorityclasses")
+        accounts = [f"system:serviceaccount:{team}:{SUBMITTER}" for team in teams]
+        found = deployed.kubectl("get", "clusterrolebinding", "--output=json")
+        readers = {
+            f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
+            for item in json.loads(found)["items"]
+            if item["roleRef"]["name"] == "edl-priority-reader"
+            for subject in item["subjects"]
+            if subject["kind"] == "ServiceAccount"
+        }
+        assert readers == {*accounts, f"system:serviceaccount:edl-jobs:{SUBMITTER}"}
+    finally:
+        for team in teams:
+            deployed.kubectl("delete", "--kustomize", str(tmp_path / team), "--wait=false")
 
 
 def test_the_namespace_of_jobs_refuses_pods_that_are_not_restricted(deployed: Cluster) -> None:
