@@ -192,6 +192,28 @@ def test_a_right_target_is_not_refused(
     assert sorted(rows(server, query)) == [(0.5,), (1.5,)]
 
 
+def test_rows_without_a_key_are_found_by_all_selected_columns(
+    edl: Call, jobs: list[str], server: Server
+) -> None:
+    """Texts that differ in case only, numbers in their last digits, and NULLs are different."""
+    execute(
+        server,
+        "CREATE TABLE alike (id SERIAL PRIMARY KEY, role TEXT, day DATE,"
+        " wage FLOAT(24), sum NUMERIC(9, 2))",
+        "INSERT INTO alike (role, day, wage, sum) VALUES ('a', '2024-01-31', 1.2345671, 1.5),"
+        " ('a', '2024-01-31', 1.2345674, 1.5), ('A', '2024-01-31', 1.2345671, 1.5),"
+        " ('a', NULL, 1.2345671, 1.5), ('', NULL, 1.2345671, 1.5), (NULL, NULL, NULL, NULL)",
+        "INSERT INTO alike (role, day, wage, sum) SELECT role, day, wage, sum FROM alike",
+    )
+    statement = "SELECT day, role, wage, sum FROM alike PREDICT alike.p USING m"
+    told = sql(edl, server, statement)
+    assert "6 rows to predict, all different" in told
+    assert "12 predictions in column p of alike" in told
+    found = rows(server, "SELECT id, p FROM alike ORDER BY id")
+    assert sorted(p for _, p in found[:6]) == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
+    assert sorted(found[:6]) == sorted((number - 6, p) for number, p in found[6:])
+
+
 WRONG: dict[str, tuple[str | None, list[str], str, str | dict[str, str]]] = {
     "a new column of a view": (
         None,

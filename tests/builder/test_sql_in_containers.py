@@ -27,13 +27,14 @@ def test_statements_train_and_predict_in_containers(
             ((number, number % 20, 3.0 + number % 20 * 2) for number in range(ROWS)),
         )
     done = in_containers(
-        *("sql", "--db", f"sqlite:///{file}", "--model-zoo", "model_zoo", "-o", "json"),
+        *("sql", "--db", f"sqlite:///{file}", "-o", "json"),
         *("--models", str(tmp_path / "models"), "--work-dir", str(tmp_path / "records")),
         "-e",
         "SELECT distance, price FROM rides"
         " TRAIN regressor.DNN WITH hidden_units=[16], train.epoch=20 INTO prices;"
         "SELECT id, distance FROM rides PREDICT rides.predicted USING prices;",
         timeout=900,
+        cwd=tmp_path,  # without a zoo: the builder gets the models of edl-sql
     )
     assert "image: building" in done.err
     trained, predicted = json.loads(done.out)

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from edl.plugins.errors import usage
 from edl.plugins.jobs import api, job_catalog, learns_label, takes_parameter
 from edl.plugins.options import BY_NAME, Given, Verb, read_value
 from edl.plugins.texts import plural
@@ -45,8 +44,9 @@ from edl_sql.tables.column_loader import load_column
 from edl_sql.tables.predictions import Predictions
 from edl_sql.tables.queries import column_names, identifying_columns
 from edl_sql.tables.result_table import ResultRow, append_row, check_columns, check_insertable
+from edl_sql.tables.row_keys import ROW_KEY, select_different_rows
 from edl_sql.tables.target_checks import KEY_CHECK_S, check_keys, check_target
-from edl_sql.tables.target_columns import Target
+from edl_sql.tables.target_columns import Target, resolve
 from edl_sql.zoos import find_zoo
 
 # Small tables need many epochs, so that a model sees enough records.
@@ -64,7 +64,7 @@ class SqlSettings:
         models: folder of trained models, each in a folder of its name; a path, or a URI of a store.
         model_zoo: folder of further model files; by default ``model_zoo`` here, or ``/model_zoo``.
         key: the column that identifies a row when predictions are written; by default a selected
-            column that is a key of the table by itself.
+            column that is a key of the table by itself, or else all selected columns together.
         password_file: file whose first line is the database's password.
         work_dir: holds the records between database and jobs while a statement runs; by default the
             system's folder for temporary files. Jobs on other machines must see it.
@@ -212,13 +212,20 @@ class StatementRunner:
         with mark_errors(at, "SELECT"):
             for name in about["texts"]:
                 check_known(name, names, f"the SELECT; the model {statement.using} learned from it")
-        key = self._key(statement, names)
-        target = Target(statement.table, statement.column, key)
-        self._check(target, find_prediction_kinds(about), statement)
+        target, query = self._target(statement, names)
+        key = target.key
+        self._check(target, find_prediction_kinds(about), statement, query)
         with self._folder() as folder:
-            rows = self._convert(folder, statement.select, keys=[key])
+            rows = self._convert(folder, query, keys=[key])
             check_types(about["texts"], rows.schema or {}, at)
-            self._report(f"{plural(sum(rows.records.values()), 'row')} to predict, by {key}")
+            number = plural(sum(rows.records.values()), "row")
+            self._report(
+                f"{number} to predict, by {key}"
+                if not target.alike
+                else f"{number} to predict, all different: no selected column identifies a row of"
+                f" {target.table}, and rows with equal {', '.join(target.alike)} get equal"
+                " predictions"
+            )
             options = self._options_of(Verb.PREDICT)
             if about["is_classifier"]:
                 options["postprocess"] = "argmax"
@@ -246,20 +253,20 @@ class StatementRunner:
             "model": statement.using,
             "table": statement.table,
             "column": statement.column,
-            "key": key,
+            "key": key if not target.alike else list(target.alike),
             "rows": done.rows,
             "other_rows": done.others,
             "column_added": done.column_added,
         }
 
-    def _check(self, target: Target, kinds: Sequence[Cell], statement: Predict) -> None:
+    def _check(self, target: Target, kinds: Sequence[Cell], statement: Predict, query: str) -> None:
         """Check before a job that its predictions can be written."""
 
         def check() -> bool:
             with mark_errors(statement.positions, "PREDICT"):
                 check_target(self._database, target, kinds)
             with mark_errors(statement.positions, "SELECT", target.key):
-                return check_keys(self._database, target, statement.select)
+                return check_keys(self._database, target, query)
 
         if not retry_while_unreachable(check, self._report):
             self._report(f"the keys were not compared in {KEY_CHECK_S} s; loading will do it")
@@ -346,24 +353,26 @@ class StatementRunner:
         """Return the options of a job, as the Python API takes them."""
         return {name: value for name, value in self._options.items() if verb in BY_NAME[name].verbs}
 
-    def _key(self, statement: Predict, names: Sequence[str]) -> str:
+    def _target(self, statement: Predict, names: Sequence[str]) -> tuple[Target, str]:
+        """Return where predictions go, and the query for the rows to predict."""
         any_case = ignores_column_case(self._database.backend)
+        key = find_name(self._settings.key, names, any_case=any_case)
         if self._settings.key:
-            named = find_name(self._settings.key, names, any_case=any_case)
-            check_known(named or self._settings.key, names, "the SELECT", "--key")
-            return named or self._settings.key
-        with mark_errors(statement.positions, "PREDICT"):
-            keys = identifying_columns(self._database, statement.table)
-        selected = (find_name(name, names, any_case=any_case) for name in keys)
-        found = next(filter(None, selected), None)
-        if found is None:
-            those = f"Select one that does ({', '.join(keys)})" if keys else "Select one that does"
-            raise usage(
-                f"no selected column identifies a row of {statement.table}",
-                where=statement.positions.mark("PREDICT"),
-                remedy=f"{those}, and name it with --key if the table does not declare it.",
-            )
-        return found
+            check_known(key or self._settings.key, names, "the SELECT", "--key")
+        else:
+            with mark_errors(statement.positions, "PREDICT"):
+                keys = identifying_columns(self._database, statement.table)
+            selected = (find_name(name, names, any_case=any_case) for name in keys)
+            key = next(filter(None, selected), None)
+        if key:
+            return Target(statement.table, statement.column, key), statement.select
+        target = Target(statement.table, statement.column, ROW_KEY, tuple(names))
+        with (
+            mark_errors(statement.positions, "PREDICT"),
+            self._database.reading() as connection,
+        ):
+            _, types = resolve(connection, target, self._database.shown)
+            return target, select_different_rows(connection, statement.select, names, types)
 
 
 def _with_metrics(settings: Mapping[str, object]) -> dict[str, Any]:

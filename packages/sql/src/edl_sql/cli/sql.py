@@ -56,7 +56,7 @@ edl sql --db sqlite:///shop.db
     "--key",
     default="",
     metavar="COLUMN",
-    help="Column that identifies a row to predict. [default: a key of the table]",
+    help="Column that identifies a row to predict. [default: a key of the table, or all columns]",
 )
 @option(
     "--work-dir",

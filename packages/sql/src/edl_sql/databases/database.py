@@ -244,7 +244,10 @@ def _engine(
         registry.register(dialect, "edl_sql.databases.duckdb_dialect", "DuckDBDialect")
         return sqlalchemy.create_engine(url, poolclass=NullPool)
     return sqlalchemy.create_engine(
-        url.set(drivername=dialect), poolclass=NullPool, connect_args=_arguments(url, backend)
+        url.set(drivername=dialect),
+        poolclass=NullPool,
+        connect_args=_arguments(url, backend),
+        enable_from_linting=False,  # it knows nothing of the columns in a text such as a row's key
     )
 
 
@@ -277,7 +280,9 @@ def _sqlite_engine(url: URL, read_only: bool, lock_timeout_s: int) -> Engine:
         # Transactions begin where SQLAlchemy says, and not where the module guesses.
         return sqlite3.connect(place, uri=True, timeout=lock_timeout_s, isolation_level=None)
 
-    engine = sqlalchemy.create_engine("sqlite://", creator=connect, poolclass=NullPool)
+    engine = sqlalchemy.create_engine(
+        "sqlite://", creator=connect, poolclass=NullPool, enable_from_linting=False
+    )
 
     @sqlalchemy.event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:

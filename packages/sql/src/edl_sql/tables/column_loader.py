@@ -16,6 +16,7 @@ from edl_sql.databases.database import Database, explain
 from edl_sql.databases.names import quote_name, quote_table
 from edl_sql.language.table_names import split
 from edl_sql.tables.predictions import Predictions
+from edl_sql.tables.row_keys import KEY_LENGTH, row_key
 from edl_sql.tables.target_columns import (
     Target,
     check_type,
@@ -26,7 +27,8 @@ from edl_sql.tables.target_columns import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Update
+    from sqlalchemy import ColumnElement, Connection, Update
+    from sqlalchemy.types import TypeEngine
 
 _BATCH = 5000
 _INEXACT = 2**24
@@ -38,7 +40,7 @@ class LoadResult:
     """What was written.
 
     Attributes:
-        rows: of the table that have their prediction now; as many as there are predictions.
+        rows: of the table that have their prediction now.
         others: rows of the table without a prediction; they are as they were.
         column_added: the table did not have the column before.
     """
@@ -54,8 +56,9 @@ def load_column(
     """Write each prediction into the row of its key, in one transaction.
 
     The predictions go to a temporary table first. The table is changed only if each of them has
-    exactly one row. To do the same again changes nothing. MariaDB and MySQL commit a column that is
-    added at once: after an error that follows, it is there and empty.
+    exactly one row, or at least one if rows have no key. To do the same again changes nothing.
+    MariaDB and MySQL commit a column that is added at once: after an error that follows, it is
+    there and empty.
 
     Args:
         on_progress: called with the number of predictions sent so far, from time to time.
@@ -76,8 +79,7 @@ def load_column(
             connection, target, kind, f"{database.shown}, table {target.table}"
         )
         number = loading.stage(predictions, on_progress)
-        loading.check(number)
-        return loading.update(number)
+        return loading.update(loading.check(number))
 
 
 class LoadTransaction:
@@ -99,10 +101,13 @@ class LoadTransaction:
         schema, name = split(target.table)
         target, types = resolve(connection, target, where)
         self._target = target
-        key_type = types[target.key]
-        self._convert_key = key_conversion(
-            key_type, target.key, where, is_untyped=connection.dialect.name == "sqlite"
-        )
+        key_type: TypeEngine[Any] = sql.String(KEY_LENGTH)
+        self._convert_key: Callable[[Any], Any] = str
+        if not target.alike:
+            key_type = types[target.key]
+            self._convert_key = key_conversion(
+                key_type, target.key, where, is_untyped=connection.dialect.name == "sqlite"
+            )
         self.column_is_new = target.column not in types
         of_values = value_type(kind)
         if not self.column_is_new:
@@ -110,7 +115,7 @@ class LoadTransaction:
         self._table = sql.Table(
             name,
             sql.MetaData(),
-            sql.Column(target.key, key_type),
+            *(() if target.alike else (sql.Column(target.key, key_type),)),
             sql.Column(target.column, types.get(target.column, of_values)),
             schema=schema,
         )
@@ -122,6 +127,13 @@ class LoadTransaction:
             ),
             sql.Column("value", of_values, nullable=False),
             prefixes=["TEMPORARY"],
+        )
+        self._key: ColumnElement[Any] = (
+            sql.literal_column(
+                row_key(connection, quote_table(connection, target.table), target.alike, types)
+            )
+            if target.alike
+            else self._table.c[target.key]
         )
 
     def stage(self, predictions: Predictions, on_progress: Callable[[int], None]) -> int:
@@ -153,36 +165,57 @@ class LoadTransaction:
         if not self.column_is_new:
             explain(self._connection, self._update())
 
-    def check(self, number: int) -> None:
-        """Check that each prediction has exactly one row."""
+    def check(self, number: int) -> int:
+        """Check that each prediction has its row, or its rows if no key identifies them.
+
+        Returns:
+            How many rows there are.
+        """
         import sqlalchemy as sql
 
-        table, staged = self._table, self._staged
-        same = table.c[self._target.key] == staged.c.key
-        missing = (
-            sql.select(staged.c.key)
-            .select_from(staged.outerjoin(table, same))
-            .where(table.c[self._target.key].is_(None))
-        )
-        first = self._connection.execute(missing.limit(1)).scalar()
-        if first is not None:
-            count = self._count(missing.subquery())
+        staged = self._staged
+        found = staged.join(self._table, self._key == staged.c.key)
+        # From the rows of the table, the database looks keys up in the temporary one.
+        keys, rows = self._connection.execute(
+            sql.select(sql.func.count(sql.distinct(staged.c.key)), sql.func.count()).select_from(
+                found
+            )
+        ).one()
+        if keys != number:
             raise unreadable(
-                f"{count} of {number} predictions have no row in the table, such as that of "
-                f"{self._target.key} {first}",
+                f"{number - keys} of {number} predictions have no row in the table"
+                + self._example_without_row(),
                 self._where,
                 "Predict the rows of this table, and name the right --key.",
             )
-        matched = self._count(staged.join(table, same))
-        if matched != number:
+        if rows != number and not self._target.alike:
             raise unreadable(
-                f"{self._target.key} is not unique: {number} predictions have {matched} rows",
+                f"{self._target.key} is not unique: {number} predictions have {rows} rows",
                 self._where,
                 "Name a column that differs for each row with --key.",
             )
+        return int(rows)
+
+    def _example_without_row(self) -> str:
+        """Return the words that name a prediction without a row; empty without a key."""
+        import sqlalchemy as sql
+
+        if self._target.alike:
+            return ""
+        missing = (
+            sql.select(self._staged.c.key)
+            .select_from(self._staged.outerjoin(self._table, self._key == self._staged.c.key))
+            .where(self._key.is_(None))
+        )
+        first = self._connection.execute(missing.limit(1)).scalar()
+        return f", such as that of {self._target.key} {first}"
 
     def update(self, number: int) -> LoadResult:
-        """Write the column, which is added if it is missing."""
+        """Write the column, which is added if it is missing.
+
+        Args:
+            number: of the rows that have predictions.
+        """
         table = self._table
         column = table.c[self._target.column]
         if self.column_is_new:
@@ -195,8 +228,7 @@ class LoadTransaction:
         written = self._connection.execute(self._update()).rowcount
         if written != number:
             raise unreadable(
-                f"{written} rows were updated for {number} predictions; "
-                "the table changed meanwhile",
+                f"{written} rows were updated instead of {number}; the table changed meanwhile",
                 self._where,
                 "Nothing was written. Try again.",
             )
@@ -210,7 +242,7 @@ class LoadTransaction:
         return (
             sql.update(table)
             .values({self._target.column: staged.c.value})
-            .where(table.c[self._target.key] == staged.c.key)
+            .where(self._key == staged.c.key)
         )
 
     def _convert_rows(self, predictions: Predictions) -> Iterator[dict[str, Any]]:

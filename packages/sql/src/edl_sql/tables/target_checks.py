@@ -18,6 +18,7 @@ from edl_sql.language.table_names import split
 from edl_sql.language.tokens import dialect_of, without_semicolons
 from edl_sql.tables.column_loader import LoadTransaction
 from edl_sql.tables.queries import identifying_columns
+from edl_sql.tables.row_keys import row_key
 from edl_sql.tables.target_columns import Target, check_type, fits, resolve
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def _no_table(target: Target, where: str) -> Problem:
 
 
 def check_keys(database: Database, target: Target, query: str) -> bool:
-    """Check that each row of a query has exactly one row of the table, by the key.
+    """Check that each row of a query has its row of the table, one only if there is a key.
 
     The database compares them, with the query as a part of its own, and has two minutes for it.
 
@@ -123,7 +124,12 @@ def check_keys(database: Database, target: Target, query: str) -> bool:
         return time.monotonic() < deadline
     value, rows, matches = found
     key = target.key
-    if value is None:
+    if target.alike:
+        what = (
+            f"no row of {target.table} has the values of {', '.join(target.alike)} that a selected"
+            " row has"
+        )
+    elif value is None:
         what = f"the key {key} of a selected row is NULL"
     elif rows > 1:
         what = f"{key} is not unique: {rows} selected rows have {key} {value}"
@@ -161,6 +167,10 @@ def _first_wrong(database: Database, target: Target, query: str) -> tuple[Any, i
         with database.reading() as connection:
             _limit_time(connection)
             key, table = quote_name(connection, target.key), quote_table(connection, target.table)
+            table_key, wrong = key, "edl_key IS NULL OR edl_rows <> 1 OR edl_matches <> 1"
+            if target.alike:
+                found, types = resolve(connection, target, database.shown)
+                table_key, wrong = row_key(connection, table, found.alike, types), "edl_matches = 0"
             selected = (
                 f"SELECT {key} AS edl_key, COUNT(*) AS edl_rows FROM (\n{rows}\n) AS edl_selected"
                 f" GROUP BY {key}"
@@ -171,15 +181,18 @@ def _first_wrong(database: Database, target: Target, query: str) -> tuple[Any, i
                 f" WHERE edl_table.{key} = edl_key) AS edl_matches FROM ({selected}) AS edl_keys"
                 if is_declared
                 else f"SELECT edl_keys.edl_key, edl_rows, COALESCE(edl_number, 0) AS edl_matches"
-                f" FROM ({selected}) AS edl_keys LEFT JOIN (SELECT {key} AS edl_key, COUNT(*)"
-                f" AS edl_number FROM {table} GROUP BY {key}) AS edl_table"
+                f" FROM ({selected}) AS edl_keys LEFT JOIN (SELECT {table_key} AS edl_key, COUNT(*)"
+                f" AS edl_number FROM {table} GROUP BY {table_key}) AS edl_table"
                 f" ON edl_table.edl_key = edl_keys.edl_key"
             )
-            found = connection.execution_options(no_parameters=True).exec_driver_sql(
-                f"SELECT edl_key, edl_rows, edl_matches FROM ({matches}) AS edl_all"
-                " WHERE edl_key IS NULL OR edl_rows <> 1 OR edl_matches <> 1 LIMIT 1"
+            first = (
+                connection.execution_options(no_parameters=True)
+                .exec_driver_sql(
+                    f"SELECT edl_key, edl_rows, edl_matches FROM ({matches}) AS edl_all"
+                    f" WHERE {wrong} LIMIT 1"
+                )
+                .first()
             )
-            first = found.first()
             return None if first is None else (first[0], int(first[1]), int(first[2]))
     except DatabaseUnreachable:
         raise

@@ -15,6 +15,7 @@ from edl_convert.column_types import Cell
 from edl_proto.errors import EdlError, ErrorCode
 from edl_sql.databases.names import ignores_column_case
 from edl_sql.language.table_names import find_name, split
+from edl_sql.tables.row_keys import ROW_KEY
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -31,11 +32,14 @@ class Target:
     Attributes:
         table: its name, or schema.table.
         key: the column of the table whose value identifies a row; the predictions have it, too.
+        alike: columns of the table: rows that are equal in all of them get the same prediction.
+            The predictions then have ``ROW_KEY``. Empty if there is a key.
     """
 
     table: str
     column: str
     key: str
+    alike: tuple[str, ...] = ()
 
 
 def resolve(
@@ -44,7 +48,7 @@ def resolve(
     """Return the target as the table spells its columns, and the types of all columns.
 
     Raises:
-        EdlError, Problem: the table or the key is not there, or the column takes no values.
+        EdlError, Problem: the table or a column is not there, or the column takes no values.
     """
     import sqlalchemy as sql
 
@@ -60,7 +64,17 @@ def resolve(
         )
     columns = {column["name"]: column for column in inspector.get_columns(name, schema=schema)}
     any_case = ignores_column_case(connection.dialect.name)
-    key = find_name(target.key, columns, any_case=any_case)
+    known = [find_name(name, columns, any_case=any_case) for name in target.alike]
+    if None in known:
+        unknown = target.alike[known.index(None)]
+        raise usage(
+            f"no selected column identifies a row of {target.table}, and it has no column"
+            f" {unknown} to find the row by",
+            where=where,
+            remedy="Select a column that identifies rows, named by --key if the table does not"
+            f" declare it so, or only columns of {target.table}.",
+        )
+    key = ROW_KEY if known else find_name(target.key, columns, any_case=any_case)
     if key is None:
         raise usage(
             f"--key {target.key}: the table has no such column",
@@ -82,7 +96,8 @@ def resolve(
             remedy="Name another column: a column that does not exist is created.",
         )
     types = {each: _unwrap_domain(entry["type"]) for each, entry in columns.items()}
-    return replace(target, key=key, column=column), types
+    alike = tuple(name for name in known if name is not None)
+    return replace(target, key=key, column=column, alike=alike), types
 
 
 def _unwrap_domain(known: Any) -> TypeEngine[Any]:

@@ -1,0 +1,91 @@
+"""``PREDICT``: which rows are predicted, and where predictions go."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sql_command import Call, caller, prepare_folder
+
+import recordio
+import recordio.example
+
+
+@pytest.fixture
+def sql(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Call:
+    """The command; its jobs predict numbers that are the lengths of roles."""
+    monkeypatch.chdir(tmp_path)
+    prepare_folder()
+
+    def predict(*, data: Sequence[str], keep: Sequence[str], output: str, **_: object) -> None:
+        with recordio.Writer(output) as writer:
+            for file in recordio.expand(data[0]):
+                source = recordio.open_source(file)
+                for record in source.read(0, source.count()):
+                    features = recordio.example.decode(record)
+                    kept = {name: features[name] for name in keep}
+                    length = float(sum(map(len, features.get("role", []))))
+                    writer.write(recordio.example.encode({**kept, "prediction": length}))
+
+    monkeypatch.setattr("edl.api.predict", predict)
+    return caller(capsys)
+
+
+def execute(*statements: str) -> list[Any]:
+    with sqlite3.connect("my.db") as database:
+        rows = [database.execute(statement).fetchall() for statement in statements]
+    database.close()
+    return rows[-1]
+
+
+ROWS = (
+    "INSERT INTO keyless VALUES (1, 'clerk'), (1, 'clerk'), (2, 'clerk'), (NULL, 'Boss'),"
+    " (NULL, NULL), (1, ''), (1, 'o''clock'), (1, '1'), (1, '\" , %d')"
+)
+
+
+def test_rows_without_a_key_are_found_by_all_selected_columns(sql: Call) -> None:
+    execute(ROWS)
+    statement = "SELECT id, role FROM keyless WHERE id = 1 PREDICT keyless.p USING wages"
+    done = sql("-e", statement, "-o", "json")
+    assert (
+        "6 rows to predict, all different: no selected column identifies a row of keyless, and"
+        " rows with equal id, role get equal predictions" in done.err
+    )
+    (told,) = json.loads(done.out)
+    assert (told["key"], told["rows"], told["other_rows"]) == (["id", "role"], 7, 3)
+    length = "CASE WHEN id = 1 THEN LENGTH(role) END"
+    assert execute(f"SELECT COUNT(*), SUM(p IS {length}) FROM keyless") == [(10, 10)]
+    sql("-e", "SELECT role, id FROM keyless PREDICT keyless.p USING wages")
+    assert execute("SELECT SUM(p = COALESCE(LENGTH(role), 0)) FROM keyless") == [(10,)]
+
+
+def test_a_key_that_is_not_selected_is_not_needed(sql: Call) -> None:
+    execute("INSERT INTO people VALUES (3, 'clerk', 9.0)")
+    sql("-e", "SELECT role FROM people PREDICT people.p USING wages")
+    assert execute("SELECT p FROM people ORDER BY id") == [(4.0,), (5.0,), (5.0,)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        (
+            "SELECT role, id + 1 AS next FROM keyless PREDICT keyless.p USING wages",
+            "no selected column identifies a row of keyless, and it has no column next",
+        ),
+        (
+            "SELECT UPPER(role) AS role, id FROM keyless PREDICT keyless.p USING wages",
+            "no row of keyless has the values of role, id that a selected row has",
+        ),
+    ],
+)
+def test_rows_that_are_not_in_the_table(sql: Call, statement: str, words: str) -> None:
+    told = sql("-e", statement, code=2 if "next" in statement else 3).err
+    assert words in told
+    assert execute("SELECT COUNT(*) FROM pragma_table_info('keyless')") == [(2,)]
