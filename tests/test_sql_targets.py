@@ -212,6 +212,9 @@ def test_rows_without_a_key_are_found_by_all_selected_columns(
     found = rows(server, "SELECT id, p FROM alike ORDER BY id")
     assert sorted(p for _, p in found[:6]) == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
     assert sorted(found[:6]) == sorted((number - 6, p) for number, p in found[6:])
+    told = sql(edl, server, "SELECT wage, role AS r FROM alike PREDICT fresh.p USING m")
+    assert "the table fresh is new, with the rows of the SELECT" in told
+    assert rows(server, "SELECT COUNT(*), COUNT(p), COUNT(DISTINCT p) FROM fresh") == [(12, 12, 5)]
 
 
 WRONG: dict[str, tuple[str | None, list[str], str, str | dict[str, str]]] = {

@@ -13,6 +13,7 @@ from sql_command import Call, caller, prepare_folder
 
 import recordio
 import recordio.example
+from edl_proto.errors import EdlError, ErrorCode
 
 
 @pytest.fixture
@@ -89,3 +90,27 @@ def test_rows_that_are_not_in_the_table(sql: Call, statement: str, words: str) -
     told = sql("-e", statement, code=2 if "next" in statement else 3).err
     assert words in told
     assert execute("SELECT COUNT(*) FROM pragma_table_info('keyless')") == [(2,)]
+
+
+def test_a_table_that_is_not_there_gets_the_rows_of_the_select(sql: Call) -> None:
+    execute("INSERT INTO people VALUES (3, 'clerk', 9.0)")
+    statement = "SELECT role, wage * 2 AS twice FROM people PREDICT results.p USING wages;"
+    done = sql("-e", statement, "-o", "json")
+    assert "the table results is new, with the rows of the SELECT" in done.err
+    (told,) = json.loads(done.out)
+    assert (told["table_created"], told["column_added"], told["rows"]) == (True, True, 3)
+    expected = [("boss", 11.0, 4.0), ("clerk", 5.0, 5.0), ("clerk", 18.0, 5.0)]
+    assert execute("SELECT * FROM results ORDER BY role, twice") == expected
+    again = "SELECT role FROM results PREDICT results.p USING wages"
+    (told,) = json.loads(sql("-e", again, "-o", "json").out)
+    assert (told["table_created"], told["column_added"], told["rows"]) == (False, False, 3)
+
+
+def test_a_new_table_goes_with_a_job_that_fails(sql: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**_: object) -> None:
+        raise EdlError(ErrorCode.INTERNAL, "the job failed", where="", remedy="")
+
+    monkeypatch.setattr("edl.api.predict", fail)
+    done = sql("-e", "SELECT role FROM people PREDICT results.p USING wages", code=70)
+    assert "the job failed" in done.err
+    assert execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'results'") == [(0,)]

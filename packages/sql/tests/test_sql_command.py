@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 from sql_command import Call, caller, prepare_folder
 
@@ -19,8 +20,9 @@ from edl.core.job_result import JobResult
 from edl.core.model_file import learns_label
 from edl_convert.column_types import Cell
 from edl_proto.errors import EdlError
+from edl_sql.language.parser import parse_statements
 from edl_sql.language.selection import Selection, select
-from edl_sql.language.statements import Train, parse_statements
+from edl_sql.language.statements import Train
 from edl_sql.language.tokens import Dialect, ends_with_semicolon
 from edl_sql.tables.predictions import Predictions
 
@@ -39,6 +41,47 @@ def test_show_train(sql: Call) -> None:
     assert sql("-e", "SHOW TRAIN wages").out == "SELECT … INTO wages\n"
     Path("s.sql").write_text("SHOW TRAIN wages; SHOW TRAIN wages;")
     assert len(json.loads(sql("s.sql", "-o", "json").out)) == 2
+
+
+def test_which_models_there_are(sql: Call) -> None:
+    shown = sql("-e", "SHOW MODELS").out.splitlines()
+    assert [line.split() for line in shown] == [
+        ["MODEL", "LEARNED", "BY", "LABEL", "FROM"],
+        ["wages", "wage", "role"],
+    ]
+    assert sql("-e", "SHOW MODELS", "-o", "name").out == "wages\n"
+    (told,) = json.loads(sql("-e", "DESCRIBE wages", "-o", "json").out)
+    assert (told["label"], told["columns"]) == ("wage", {"role": "text"})
+    assert "from:       role (text)\n" in sql("-e", "DESCRIBE wages").out
+    assert "Did you mean wages?" in sql("-e", "DESCRIBE wage", code=4).err
+
+
+@pytest.mark.parametrize("place", ["models", "memory://bucket/dropped"])
+def test_a_model_is_dropped(sql: Call, place: str) -> None:
+    if "://" in place:
+        about = Path("models/wages/statement.json").read_bytes()
+        fsspec.filesystem("memory").pipe("/bucket/dropped/wages/statement.json", about)
+    at = ("--models", place)
+    sql(*at, "-e", "DROP MODEL wages")
+    assert "wages" not in sql(*at, "-e", "SHOW MODELS").out
+    assert (
+        "no statement has trained a model wages" in sql(*at, "-e", "DROP MODEL wages", code=4).err
+    )
+    sql(*at, "-e", "DROP MODEL IF EXISTS wages")
+    if "://" not in place:
+        assert not list(Path("models").glob("*wages*"))
+
+
+def test_rows_are_shown(sql: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = "SELECT id, role, NULL AS x FROM people ORDER BY id"
+    assert sql("-e", query).out == "id  role   x\n 1  boss   NULL\n 2  clerk  NULL\n"
+    (told,) = json.loads(sql("-e", query, "-o", "json").out)
+    assert told == {"columns": ["id", "role", "x"], "rows": [[1, "boss", None], [2, "clerk", None]]}
+    monkeypatch.setattr("edl_sql.statement_runner.MAX_ROWS", 1)
+    done = sql("-e", query)
+    assert "only the first 1 rows are shown" in done.err
+    assert "clerk" not in done.out
+    assert "read-only" in sql("-e", "WITH x AS (SELECT 1) DELETE FROM people", code=2).err
 
 
 def test_a_file_of_another_encoding_is_refused(sql: Call) -> None:
@@ -62,7 +105,7 @@ def test_a_file_of_windows(sql: Call) -> None:
         ("SELECT id, role FROM people TRAIN regressor.DNN INTO m", "the label role is a text"),
         ("SELECT * FROM none TRAIN a.B INTO m", "no such table"),
         ("SELECT id FROM people PREDICT people.p USING wages", "there is no column role"),
-        ("SELECT id, role FROM people PREDICT none.p USING wages", "there is no table none"),
+        ("SELECT id, role FROM people PREDICT no.no.p USING wages", "unknown database no"),
         ("SELECT id, 7 AS role FROM people PREDICT people.p USING wages", "has numbers; the model"),
         ("SELECT id FROM people PREDICT people.p USING wage", "Did you mean wages?"),
         ("SELECT * FROM people TRAIN a.B COLUMN BUCKET(ag, [1]) INTO m", "there is no column ag"),
@@ -167,7 +210,7 @@ def test_what_does_not_fit_is_refused_before_a_job_starts(
         ("SELECT\n  id, ^rol\nFROM people\nTRAIN a.B INTO m", "no such column"),
         ("SELECT ^WHERE id FROM people TRAIN a.B INTO m", "syntax error"),
         ("^SELECT id FROM people PREDICT people.p USING wages", "no column role"),
-        ("SELECT id, role FROM people PREDICT ^none.p USING wages", "no table none"),
+        ("SELECT id, role FROM people PREDICT ^no.no.p USING wages", "unknown database no"),
         ("SELECT * FROM people PREDICT ^people.role USING wages", "is of type TEXT"),
         ("SELECT role, 7 AS x FROM people PREDICT ^people.p USING wages", "no column x to find"),
         ("SELECT id, 7 AS ^role FROM people PREDICT people.p USING wages", "has numbers"),
@@ -329,6 +372,8 @@ def test_statements_are_typed_at_a_prompt(sql: Call, monkeypatch: pytest.MonkeyP
     assert done.out.count("...> ") == 1
     assert "Did you mean wages?" in done.err
     assert "neither TRAIN nor PREDICT" in done.err
+    monkeypatch.setattr("sys.stdin", Terminal("help;\n"))
+    assert "The models are regressor.DNN, " in sql().out
     monkeypatch.setattr("sys.stdin", Terminal("exit\nSHOW TRAIN wages;\n"))
     assert "INTO wages" not in sql().out
 

@@ -6,13 +6,17 @@ import pytest
 
 from edl.core.problem import Problem
 from edl_sql.language.columns import as_lists, columns_in
+from edl_sql.language.parser import parse_statements
 from edl_sql.language.statements import (
+    Describe,
+    DropModel,
     Evaluate,
     Predict,
+    Query,
+    ShowModels,
     ShowTrain,
     Statement,
     Train,
-    parse_statements,
 )
 from edl_sql.language.tokens import Dialect, without_semicolons
 
@@ -159,8 +163,6 @@ def test_the_way_a_model_was_trained() -> None:
     [
         ("", "there is no statement", ""),
         (" ; -- nothing", "there is no statement", ""),
-        ("SELECT a FROM t", "neither TRAIN nor PREDICT nor", ""),
-        ("SELECT a FROM (SELECT b TRAIN m INTO x)", "neither TRAIN nor PREDICT", ""),
         ("SELECT a FROM t TO EXPLAIN m USING T", "edl does not support EXPLAIN", "EXPLAIN m"),
         ("SELECT a FROM t to maximize x INTO y", "edl does not support MAXIMIZE", "maximize"),
         ("SELECT a FROM t TO RUN x CMD 'y'", "edl does not support RUN", "RUN x"),
@@ -171,8 +173,6 @@ def test_the_way_a_model_was_trained() -> None:
         ("SELECT a FROM t TRAIN", "TRAIN must be followed by", "TRAIN"),
         ("SELECT a FROM t WHERE b = 1 PREDICT", "PREDICT must be followed by", "PREDICT"),
         ("SELECT a FROM (SELECT 1) EVALUATE", "EVALUATE must be followed by", "EVALUATE"),
-        ("SELECT train.a FROM train", "neither TRAIN nor PREDICT", ""),
-        ("SELECT train.a FROM t, train", "neither TRAIN nor PREDICT", ""),
         ("SELECT a FROM t TO PREDICT t.c", "PREDICT must be followed by", "PREDICT t.c"),
         ("TRAIN m.D INTO x", "a SELECT must come first", "TRAIN m.D INTO x"),
         ("DELETE FROM t TRAIN m.D INTO x", "this is not a SELECT", "DELETE FROM"),
@@ -224,7 +224,9 @@ def test_the_way_a_model_was_trained() -> None:
         ("SELECT a PREDICT c USING m", "PREDICT needs a table and a column", "c USING m"),
         ("SELECT a PREDICT t.c WITH a=1 USING m", "expected USING", "WITH a=1"),
         ("SELECT a PREDICT t.c USING m n", "n is not expected here", "n"),
-        ("SHOW TABLES", "only SHOW TRAIN is known", "SHOW TABLES"),
+        ("SHOW TABLES", "only SHOW MODELS and SHOW TRAIN are known", "SHOW TABLES"),
+        ("DROP TABLE t", "only DROP MODEL is known", "DROP TABLE"),
+        ("DESCRIBE m n", "n is not expected here", "n"),
     ],
 )
 def test_a_mistake_is_marked(text: str, what: str, marked: str) -> None:
@@ -234,6 +236,23 @@ def test_a_mistake_is_marked(text: str, what: str, marked: str) -> None:
     _, line, mark = caught.value.where.split("\n")
     assert line[2:] == text
     assert text[mark.index("^") - 2 :].startswith(marked)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("show models", ShowModels()),
+        ("DESCRIBE db.m-1", Describe("db.m-1")),
+        ("desc model m", Describe("m")),
+        ("DESCRIBE model", Describe("model")),
+        ("DROP MODEL m", DropModel("m")),
+        ("DROP MODEL IF EXISTS m", DropModel("m", if_exists=True)),
+        ("SELECT train.a FROM t, train", Query("SELECT train.a FROM t, train")),
+        ("WITH x AS (SELECT 1) SELECT * FROM x", Query("WITH x AS (SELECT 1) SELECT * FROM x")),
+    ],
+)
+def test_statements_about_models_and_rows(text: str, expected: Statement) -> None:
+    assert parse_statements(f"{text};") == [expected]
 
 
 def test_a_mark_of_byte_order_is_no_part_of_the_first_statement() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from edl.plugins.jobs import parameters_of, takes_parameter
 from edl_proto.errors import EdlError
-from edl_sql.zoos import MODELS, OWN_ZOO, find_zoo
+from edl_sql.zoos import ALIASES, MODELS, OWN_ZOO, find_model
 
 
 @pytest.fixture(autouse=True)
@@ -16,26 +16,39 @@ def no_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [*MODELS, *ALIASES, "sqlflow_models.DNNClassifier"])
 def test_a_model_is_there_without_any_other_zoo(model: str) -> None:
-    zoo, source, name = find_zoo(model, "")
-    assert zoo == str(OWN_ZOO)
-    assert takes_parameter(source, name, "schema")
-    assert "hidden_units" in (parameters_of(Path(zoo), model) or {})
+    found = find_model(model, {}, "")
+    assert found.zoo == str(OWN_ZOO)
+    assert takes_parameter(found.source, found.name, "schema")
+    assert "hidden_units" in (parameters_of(OWN_ZOO, found.model_def) or {})
 
 
 def test_another_zoo_adds_models_and_may_replace_them() -> None:
     Path("mine").mkdir()
     Path("mine/net.py").write_text("class Small: pass\n")
     Path("mine/regressor.py").write_text("class DNN: pass\n")
-    assert find_zoo("net.Small", "mine")[0] == "mine"
-    assert find_zoo("regressor.DNN", "mine")[0] == "mine"
-    assert find_zoo("classifier.DNN", "mine")[0] == str(OWN_ZOO)
+    assert find_model("net.Small", {}, "mine").zoo == "mine"
+    assert find_model("regressor.DNN", {}, "mine").zoo == "mine"
+    assert find_model("classifier.DNN", {}, "mine").zoo == str(OWN_ZOO)
     Path("mine").rename("model_zoo")
-    assert find_zoo("net.Small", "")[0] == "model_zoo"
+    assert find_model("net.Small", {}, "").zoo == "model_zoo"
 
 
 def test_a_model_that_no_zoo_has() -> None:
     with pytest.raises(EdlError, match="names no file of the model zoo") as raised:
-        find_zoo("regresor.DNN", "")
+        find_model("regresor.DNN", {}, "")
     assert raised.value.remedy == "Did you mean regressor.DNN?"
+
+
+def test_names_of_sqlflow() -> None:
+    found = find_model("LinearRegressor", {"columns": ["a"]}, "")
+    assert (found.model_def, found.params) == (
+        "regressor.DNN",
+        {"hidden_units": [], "columns": ["a"]},
+    )
+    wide = find_model("DNNLinearCombinedClassifier", {"dnn_hidden_units": [8]}, "")
+    assert wide.params == {"hidden_units": [8]}
+    with pytest.raises(EdlError) as raised:
+        find_model("BoostedTreesClassifier", {}, "")
+    assert raised.value.remedy == "The nearest model is classifier.DNN."

@@ -11,6 +11,8 @@ import contextlib
 import json
 import os
 import re
+import secrets
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -131,6 +133,45 @@ class SqlModels:
         with contextlib.suppress(EdlError):  # read access is enough to use the model
             self.write_description(name, job, about)
         return about
+
+    def describe_all(self) -> dict[str, dict[str, Any]]:
+        """Return what statements wrote about each model that can be used, by name.
+
+        Raises:
+            EdlError: the store does not answer.
+        """
+        try:
+            names = sorted(storage.names(self._place))
+        except storage.StoreError as error:
+            raise self._unreachable(error) from None
+        found = {}
+        for name in names:
+            if not name.startswith("."):
+                with contextlib.suppress(EdlError):
+                    found[name] = self.read_description(name)
+        return found
+
+    def remove(self, name: str) -> None:
+        """Remove a model; a folder has first a name that no statement finds.
+
+        Raises:
+            EdlError: it cannot be removed.
+        """
+        place = self.place(name)
+        try:
+            if scheme(place):
+                storage.remove(place)
+            else:
+                hidden = Path(f"{self._place}/.{name}.{secrets.token_hex(4)}.dropped")
+                Path(place).rename(hidden)
+                shutil.rmtree(hidden)
+        except (OSError, storage.StoreError) as error:
+            raise EdlError(
+                ErrorCode.OUTPUT_UNWRITABLE,
+                f"the model cannot be removed: {getattr(error, 'strerror', None) or error}",
+                where=place,
+                remedy="Check the permissions of the folder of models.",
+            ) from None
 
     def _read(self, name: str, place: str) -> dict[str, Any]:
         """Read the description of a model from a file.

@@ -134,3 +134,20 @@ def find_prediction_kinds(about: Mapping[str, Any]) -> Sequence[Cell]:
         return (Cell.INT,)
     is_real = str(about.get("model_def")).startswith(_REAL_VALUED)
     return (Cell.FLOAT,) if is_real else (Cell.FLOAT, Cell.INT)
+
+
+def with_keras_names(settings: Mapping[str, object]) -> dict[str, Any]:
+    """Return settings with metrics and the optimizer as Keras names them.
+
+    SQLFlow says Accuracy for the metric that fits the model, and Adam, which takes the parameters
+    of ``optimizer.…``.
+    """
+    found: dict[str, Any] = dict(settings)
+    if isinstance(metrics := found.get("eval_metrics_fn"), str):
+        names = [name.strip() for name in metrics.split(",")]
+        found["eval_metrics_fn"] = ",".join(
+            "accuracy" if name == "Accuracy" else name for name in names
+        )
+    if isinstance(optimizer := found.get("optimizer"), str) and optimizer[:1].isupper():
+        found["optimizer"] = f"keras.optimizers.{optimizer.removesuffix('Optimizer')}"
+    return found

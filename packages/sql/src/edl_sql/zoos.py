@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from edl.plugins.jobs import source_of
@@ -16,13 +18,57 @@ MODELS = (
     *("classifier.DNN", "classifier.wide_and_deep.WideAndDeep", "classifier.deepfm.DeepFM"),
     "anomaly.Autoencoder",
 )
+_WIDE_AND_DEEP = {"dnn_hidden_units": "hidden_units"}
+ALIASES: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {
+    "DNNClassifier": ("classifier.DNN", {}, {}),
+    "DNNRegressor": ("regressor.DNN", {}, {}),
+    "LinearClassifier": ("classifier.DNN", {"hidden_units": []}, {}),
+    "LinearRegressor": ("regressor.DNN", {"hidden_units": []}, {}),
+    "DNNLinearCombinedClassifier": (
+        "classifier.wide_and_deep.WideAndDeep",
+        {},
+        _WIDE_AND_DEEP,
+    ),
+    "DNNLinearCombinedRegressor": ("regressor.wide_and_deep.MagicalWAD", {}, _WIDE_AND_DEEP),
+}
+"""Names that SQLFlow's users know: the model, its parameters, and other names of parameters."""
+_NOT_HERE = {
+    "BoostedTreesClassifier": "classifier.DNN",
+    "BoostedTreesRegressor": "regressor.DNN",
+    "xgboost.gbtree": "regressor.DNN or classifier.DNN",
+    "DeepEmbeddingClusterModel": "anomaly.Autoencoder",
+    "StackedRNNClassifier": "classifier.DNN",
+    "AutoClassifier": "classifier.DNN",
+    "AutoRegressor": "regressor.DNN",
+}
+"""Models of SQLFlow that edl lacks, and what is nearest."""
 _FURTHER_ZOOS = ("model_zoo", IMAGE_ZOO)
 
 
-def find_zoo(model_def: str, given: str) -> tuple[str, str, str]:
-    """Return the zoo that has a model, the text of the model's file, and its name in that file.
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """A model that a statement names.
+
+    Attributes:
+        zoo: the folder or URL that has it.
+        model_def: its name there.
+        params: parameters, those of the statement among them.
+        source: the text of its file; empty if the zoo is no folder of this machine.
+        name: of the model in its file.
+    """
+
+    zoo: str
+    model_def: str
+    params: Mapping[str, object]
+    source: str
+    name: str
+
+
+def find_model(model_def: str, params: Mapping[str, object], given: str) -> FoundModel:
+    """Return the model of a statement.
 
     Args:
+        params: those of the statement.
         given: the folder or URL of ``--model-zoo``; by default ``model_zoo`` here, or
             ``/model_zoo``. Models that it lacks are those of this package.
 
@@ -30,14 +76,31 @@ def find_zoo(model_def: str, given: str) -> tuple[str, str, str]:
         EdlError: MODEL_NOT_FOUND or MODEL_IMPORT.
     """
     further = [given] if given else [zoo for zoo in _FURTHER_ZOOS if Path(zoo).is_dir()][:1]
+    own_name, own_params, spelt = ALIASES.get(
+        model_def.removeprefix("sqlflow_models."), (model_def, {}, {})
+    )
     errors = []
-    for zoo in (*further, str(OWN_ZOO)):
+    for zoo in further:
         try:
-            return zoo, *source_of(Path(zoo), model_def)
+            return FoundModel(zoo, model_def, params, *source_of(Path(zoo), model_def))
         except EdlError as error:
             if error.code != ErrorCode.MODEL_NOT_FOUND:
                 raise
             errors.append(error)
-    found = errors[0]
-    found.remedy = did_you_mean(model_def, MODELS) or found.remedy
-    raise found
+    try:
+        found = source_of(OWN_ZOO, own_name)
+    except EdlError as error:
+        errors.append(error)
+        raise _with_remedy(errors[0], model_def) from None
+    known = {spelt.get(name, name): value for name, value in params.items()}
+    return FoundModel(str(OWN_ZOO), own_name, {**own_params, **known}, *found)
+
+
+def _with_remedy(error: EdlError, model_def: str) -> EdlError:
+    nearest = _NOT_HERE.get(model_def.rpartition("sqlflow_models.")[2])
+    if nearest:
+        error.what = f"edl has no {model_def}"
+        error.remedy = f"The nearest model is {nearest}."
+    else:
+        error.remedy = did_you_mean(model_def, (*MODELS, *ALIASES)) or error.remedy
+    return error

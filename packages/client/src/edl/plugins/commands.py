@@ -13,6 +13,7 @@ from edl.cli.output import (
 )
 from edl.render import terminal
 from edl.render.errors import show
+from edl.render.job_text import table
 from edl.render.output_format import Format
 
 __all__ = [
@@ -27,5 +28,6 @@ __all__ = [
     "print_result",
     "quiet_option",
     "show",
+    "table",
     "terminal",
 ]

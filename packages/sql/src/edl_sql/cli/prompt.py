@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 
 from edl.plugins.commands import terminal
+from edl_sql.zoos import MODELS
 
 _FIRST, _NEXT = "edl> ", "...> "
 _LEAVE = ("exit", "quit", "\\q")
+_ASK = ("help", "?", "\\h", "\\?")
+_HELP = """\
+SELECT … TRAIN model WITH name=value, … COLUMN a, b LABEL c INTO name;   train a model
+SELECT … TO EVALUATE name LABEL c INTO table;                            measure it
+SELECT … PREDICT table.column USING name;                                predict a column
+SHOW MODELS;  DESCRIBE name;  SHOW TRAIN name;  DROP MODEL name;         what there is
+SELECT …;                                                                show rows
+exit                                                                     or Ctrl-D
+
+The models are {models}.
+Statements run at their semicolons; Ctrl-C drops what is typed, or ends what runs."""
 
 
 def read_statements(is_complete: Callable[[str], bool], run: Callable[[str], None]) -> None:
@@ -22,17 +33,20 @@ def read_statements(is_complete: Callable[[str], bool], run: Callable[[str], Non
     """
     from edl.plugins.commands import show
 
-    with contextlib.suppress(ImportError):
-        import readline  # noqa: F401  (its import lets the prompt edit lines and recall them)
+    remember = _keep_history()
     text = ""
     while True:
         try:
             line = input(_NEXT if text else _FIRST)
             if not text and line.strip().rstrip(";").lower() in _LEAVE:
                 return
+            if not text and line.strip().rstrip(";").lower() in _ASK:
+                terminal.result(_HELP.format(models=", ".join(MODELS)))
+                continue
             text = f"{text}\n{line}" if text else line.lstrip()
             if is_complete(text):
                 statements, text = text, ""
+                remember(statements)
                 run(statements)
         except EOFError:
             terminal.result("")
@@ -43,3 +57,13 @@ def read_statements(is_complete: Callable[[str], bool], run: Callable[[str], Non
         except Exception as error:
             text = ""
             show(error)
+
+
+def _keep_history() -> Callable[[str], None]:
+    """Let the prompt edit and recall; return what adds whole statements to the history."""
+    try:
+        import readline
+    except ImportError:
+        return lambda _: None
+    readline.set_auto_history(False)
+    return readline.add_history

@@ -89,7 +89,9 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
     with errors_as_output(output_format):
         from edl.plugins.commands import terminal
         from edl.plugins.errors import usage
-        from edl_sql.statement_runner import SqlSettings, StatementRunner
+        from edl_sql.cli.results import lines_of
+        from edl_sql.statement_context import SqlSettings
+        from edl_sql.statement_runner import StatementRunner
 
         asks = file is None and not execute and sys.stdin.isatty()
         if not asks and (file is None) == (not execute):
@@ -111,8 +113,13 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
             print_result(
                 results,
                 output_format,
-                [str(result["statement"]) for result in results if "statement" in result],
-                [str(result["model"]) for result in results],
+                [line for result in results for line in lines_of(result)],
+                [
+                    str(each["model"])
+                    for result in results
+                    for each in result.get("models", [result])
+                    if "model" in each
+                ],
             )
 
         if asks:

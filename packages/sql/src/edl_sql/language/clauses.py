@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from edl.plugins.errors import Problem
 from edl.plugins.options import BY_NAME, Option
+from edl.plugins.texts import did_you_mean
 from edl_sql.language.tokens import SqlToken, is_word, mistake
 
 CLAUSES = ("WITH", "COLUMN", "LABEL", "USING", "INTO")
@@ -134,8 +135,8 @@ class ClauseReader:
                 place, key = params, name[-1]
             else:
                 self.index = start
-                others = f"Settings are {', '.join(known)}."
-                if prefixes:
+                others = did_you_mean(whole, known) or f"Settings are {', '.join(known)}."
+                if prefixes and not others.startswith("Did"):
                     others = f"Parameters of the model need no prefix; {others.lower()}"
                 raise self.mistake(f"there is no setting {whole}", 0, others)
             if place is params and key in given:
@@ -145,7 +146,7 @@ class ClauseReader:
                 self.index = start
                 raise self.mistake(f"{whole} appears twice", 0, "WITH name=value, …")
             place[key] = self.read_value(name[-1])
-            if place is settings:
+            if place is settings and key in BY_NAME:
                 self._check(whole, BY_NAME[key], settings[key], start)
             if not self.has_more() or self.words[self.index].text != ",":
                 return params, settings

@@ -225,6 +225,35 @@ def column_names(database: Database, query: str, text: str = "", start: int = 0)
         return list(result.keys())
 
 
+def read_rows(
+    database: Database, query: str, text: str, start: int, limit: int
+) -> tuple[list[str], list[list[Any]]]:
+    """Return the names of a query's columns, and its first rows as values that JSON has.
+
+    Args:
+        text, start: as for ``column_names``.
+
+    Raises:
+        EdlError, Problem: the database refuses the query.
+    """
+    rows = without_semicolons(query, dialect_of(database.backend))
+    with (
+        database.reading() as connection,
+        _mark_errors(database, SentQuery(rows, "", "", text, start)),
+    ):
+        result = connection.execution_options(
+            stream_results=True, no_parameters=True
+        ).exec_driver_sql(rows)
+        found = [[_plain(value) for value in row] for row in result.fetchmany(limit)]
+        names = list(result.keys())
+        result.close()
+        return names, found
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
 @contextmanager
 def _mark_errors(database: Database, sent: SentQuery) -> Iterator[None]:
     """Add the place in the query, if the database names it, to the errors that the block raises."""

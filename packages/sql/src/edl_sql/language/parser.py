@@ -1,0 +1,307 @@
+"""Parses statements of ``edl sql``: a SELECT of the database, and what to do with its rows.
+
+    SELECT … TRAIN regressor.DNN WITH hidden_units=[10, 100] LABEL price INTO my_model;
+    SELECT … TO PREDICT testdata.predicted_price USING my_model;
+    SELECT … TO EVALUATE my_model LABEL price INTO my_results;
+    SHOW TRAIN my_model;
+    SELECT …;
+
+TRAIN, PREDICT and EVALUATE are no words of SQL, and may be names in the SELECT. A statement is
+therefore cut at the last of them that stands outside of brackets, texts and comments and is
+followed by what must follow it. The SELECT is never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from edl.plugins.options import BY_NAME, Verb
+from edl_sql.language.clauses import CLAUSES, ClauseReader
+from edl_sql.language.columns import ColumnTerm, read_terms
+from edl_sql.language.positions import SqlPositions
+from edl_sql.language.statements import (
+    Describe,
+    DropModel,
+    Evaluate,
+    Predict,
+    Query,
+    ShowModels,
+    ShowTrain,
+    Statement,
+    Train,
+)
+from edl_sql.language.table_names import join_name
+from edl_sql.language.tokens import Dialect, SqlToken, is_word, mistake, tokens
+
+_VERBS = ("TRAIN", "PREDICT", "EVALUATE")
+_OTHER_VERBS = ("EXPLAIN", "MAXIMIZE", "MINIMIZE", "RUN")
+"""Verbs of SQLFlow: after TO, an error names them."""
+_FOLLOWERS = {
+    "TRAIN": CLAUSES,
+    "PREDICT": ("WITH", "USING"),
+    "EVALUATE": ("WITH", "LABEL", "INTO", ""),  # also nothing
+}
+_MEANT = {
+    "TRAIN": "WITH, COLUMN, LABEL or INTO",
+    "PREDICT": "USING",
+    "EVALUATE": "WITH, LABEL, INTO or nothing",
+}
+_EXAMPLES = {
+    "TRAIN": "SELECT … TRAIN regressor.DNN WITH learning_rate=0.01 LABEL price INTO my_model;",
+    "PREDICT": "SELECT … PREDICT testdata.predicted_price USING my_model;",
+    "EVALUATE": "SELECT … TO EVALUATE my_model LABEL price INTO my_results;",
+}
+_TRAIN_EXAMPLE = _EXAMPLES["TRAIN"]
+_ABOUT_MODELS = {
+    "SHOW": "SHOW MODELS;",
+    "DESCRIBE": "DESCRIBE my_model;",
+    "DESC": "DESC my_model;",
+    "DROP": "DROP MODEL my_model;",
+}
+_SELECT = ("SELECT", "WITH", "(", "VALUES", "TABLE", "FROM")
+_METRICS = {"validation.metrics": "eval_metrics_fn"}
+_SETTINGS = {
+    "train.epoch": "num_epochs",
+    "train.batch_size": "minibatch_size",
+    "train.num_workers": "num_workers",
+    **{
+        f"train.{name}": name
+        for name, option in BY_NAME.items()
+        if option.section == "Training" and Verb.TRAIN in option.verbs
+    },
+    "model.optimizer": "optimizer",
+    "model.loss": "loss",
+    "validation.select": "validation",
+}
+"""Attributes by their names in WITH: options of ``edl train``, and ``Train.validation``."""
+_PREFIXES = ("model", "optimizer")
+
+
+def parse_statements(text: str, dialect: Dialect = Dialect.STANDARD) -> list[Statement]:
+    """Parse the statements of a text, which semicolons separate.
+
+    Raises:
+        Problem: one of them is wrong, or there is none; it shows the place.
+    """
+    text = text.removeprefix("\ufeff")  # Windows begins files with it
+    found: list[Statement] = []
+    current: list[SqlToken] = []
+    for token in tokens(text, dialect):
+        if token.text == ";" and not token.depth:
+            if current:
+                found.append(_parse_statement(text, current))
+            current = []
+        else:
+            current.append(token)
+    if current:
+        found.append(_parse_statement(text, current))
+    if not found:
+        raise mistake("there is no statement", text, len(text), _TRAIN_EXAMPLE)
+    return found
+
+
+def _parse_statement(text: str, words: Sequence[SqlToken]) -> Statement:
+    return replace(_statement(text, words), positions=SqlPositions(text, tuple(words)))
+
+
+def _statement(text: str, words: Sequence[SqlToken]) -> Statement:
+    if is_word(words[0], *_ABOUT_MODELS):
+        return _about_models(text, words)
+    begins_select = is_word(words[0], *_SELECT)
+    verb = _cut(text, words, may_be_query=begins_select)
+    if verb is None:
+        return Query(text[words[0].start : words[-1].end])
+    before = verb - 1 if is_word(words[verb - 1], "TO") else verb
+    if not before:
+        raise mistake("a SELECT must come first", text, words[0].start, _TRAIN_EXAMPLE)
+    if not begins_select:
+        raise mistake("this is not a SELECT", text, words[0].start, _TRAIN_EXAMPLE)
+    select = text[words[0].start : words[before - 1].end]
+    word = words[verb].text.upper()
+    rest = ClauseReader(text, words[verb + 1 :], _EXAMPLES[word])
+    match word:
+        case "TRAIN":
+            return replace(_train(select, rest), text=text[words[0].start : words[-1].end])
+        case "PREDICT":
+            return _predict(select, rest)
+        case _:
+            return _evaluate(select, rest)
+
+
+def _about_models(text: str, words: Sequence[SqlToken]) -> Statement:
+    """Parse SHOW, DESCRIBE and DROP."""
+    reader = ClauseReader(text, words[1:], f"{_ABOUT_MODELS['SHOW']} or SHOW TRAIN my_model;")
+    first = words[0].text.upper()
+    found: Statement
+    if first == "SHOW" and reader.accept("MODELS"):
+        found = ShowModels()
+    elif first == "SHOW" and reader.accept("TRAIN"):
+        found = ShowTrain(reader.read_model_name("SHOW TRAIN"))
+    elif first == "DROP" and reader.accept("MODEL"):
+        if_exists = reader.accept("IF") and reader.accept("EXISTS")
+        found = DropModel(reader.read_model_name("DROP MODEL"), if_exists)
+    elif first in ("DESCRIBE", "DESC"):
+        if len(words) > 2:
+            reader.accept("MODEL")
+        found = Describe(reader.read_model_name("DESCRIBE"))
+    else:
+        known = "SHOW MODELS and SHOW TRAIN are" if first == "SHOW" else "DROP MODEL is"
+        raise mistake(f"only {known} known", text, words[0].start, _ABOUT_MODELS[first])
+    reader.expect_end()
+    return found
+
+
+def _cut(text: str, words: Sequence[SqlToken], *, may_be_query: bool) -> int | None:
+    """Return the index of TRAIN, PREDICT or EVALUATE; None if it is a query without them."""
+    at_top = [
+        index for index, token in enumerate(words) if not token.depth and is_word(token, *_VERBS)
+    ]
+    for index in reversed(at_top):
+        if _is_followed(words, index):
+            return index
+    meant = [i for i in at_top if i and is_word(words[i - 1], "TO")] or [
+        index for index in at_top if _may_be_meant(words, index)
+    ]
+    if meant:
+        word = words[meant[-1]].text.upper()
+        raise mistake(
+            f"{word} must be followed by a name and {_MEANT[word]}",
+            text,
+            words[meant[-1]].start,
+            _EXAMPLES[word],
+        )
+    other = next((word for to, word in pairwise(words) if _is_other_verb(to, word)), None)
+    if other is not None:
+        raise mistake(
+            f"edl does not support {other.text.upper()}",
+            text,
+            other.start,
+            "Statements train, evaluate, predict, or show how a model was trained.",
+        )
+    if may_be_query:
+        return None
+    raise mistake(
+        "the statement says neither TRAIN nor PREDICT nor EVALUATE",
+        text,
+        words[-1].end,
+        _TRAIN_EXAMPLE,
+    )
+
+
+_BEFORE_TABLES = ("FROM", "JOIN", "AS", "TABLE")
+
+
+def _may_be_meant(words: Sequence[SqlToken], verb: int) -> bool:
+    """Return whether a name follows, or a mistaken one such as ``TRAIN ../dnn``."""
+    if verb + 1 == len(words):
+        # It may be the alias of a table, which can end a SELECT, but hardly one named like a verb.
+        before = words[verb - 1]
+        return verb > 0 and before.text not in (",", ".") and not is_word(before, *_BEFORE_TABLES)
+    following = words[verb + 1]
+    is_apart = following.start > words[verb].end
+    return following.is_name or (is_apart and following.text[0] in "./~")
+
+
+def _is_other_verb(to: SqlToken, word: SqlToken) -> bool:
+    """Return whether these words begin a statement that SQLFlow has and edl does not."""
+    return not to.depth and is_word(to, "TO") and is_word(word, *_OTHER_VERBS)
+
+
+def _is_followed(words: Sequence[SqlToken], index: int) -> bool:
+    end = index + 1
+    if end >= len(words) or not words[end].is_name:
+        return False
+    if is_word(words[end], *CLAUSES) and words[end + 1 : end + 2] and words[end + 1].text != ".":
+        return False  # TRAIN is a column here: COLUMN train LABEL label
+    while end + 2 < len(words) and words[end + 1].text == "." and words[end + 2].is_name:
+        end += 2
+    followers = _FOLLOWERS[words[index].text.upper()]
+    if "" in followers:  # the name of a trained model may have hyphens
+        while end + 1 < len(words) and words[end + 1].start == words[end].end:
+            end += 1
+    if end + 1 == len(words):
+        return "" in followers
+    return is_word(words[end + 1], *followers)
+
+
+def _train(select: str, rest: ClauseReader) -> Train:
+    model_def = ".".join(rest.read_dotted_name("a model such as regressor.DNN"))
+    params: dict[str, object] = {}
+    settings: dict[str, object] = {}
+    columns: dict[str, tuple[ColumnTerm, ...]] = {}
+    label = into = ""
+    seen: set[str] = set()
+    while rest.has_more():
+        clause = rest.read_clause(seen)
+        if clause == "WITH":
+            params, settings = rest.read_attributes(
+                {**_SETTINGS, **_METRICS}, _PREFIXES, ("schema",)
+            )
+        elif clause == "COLUMN":
+            _columns(rest, columns, seen)
+        elif clause == "LABEL":
+            label = rest.read_name("the column to learn")
+        elif clause == "INTO":
+            into = rest.read_model_name("INTO")
+        else:
+            raise rest.mistake("USING of a trained model is for PREDICT", -1, _TRAIN_EXAMPLE)
+    validation = settings.pop("validation", "")
+    if not isinstance(validation, str):
+        raise rest.mistake("validation.select is not a text", -1, "validation.select='SELECT …'")
+    if not into:
+        raise rest.mistake("INTO and the name of the model are missing", 0, _TRAIN_EXAMPLE)
+    return Train(select, model_def, into, params, settings, columns, label, validation)
+
+
+def _columns(
+    rest: ClauseReader, columns: dict[str, tuple[ColumnTerm, ...]], seen: set[str]
+) -> None:
+    """Read one COLUMN clause; there is one for each target of FOR."""
+    terms = read_terms(rest)
+    target = ""
+    if rest.accept("FOR"):
+        target = rest.read_name("a parameter of the model")
+        seen.discard("COLUMN")
+    if target in columns:
+        raise rest.mistake(f"FOR {target} appears twice", -1, _TRAIN_EXAMPLE)
+    if not target and columns:
+        raise rest.mistake("this COLUMN needs FOR, like those before it", -1, _TRAIN_EXAMPLE)
+    columns[target] = terms
+
+
+def _predict(select: str, rest: ClauseReader) -> Predict:
+    start = rest.index
+    target = rest.read_dotted_name("a column such as testdata.predicted_price")
+    if len(target) not in (2, 3):
+        rest.index = start
+        raise rest.mistake("PREDICT needs a table and a column", 0, rest.example)
+    if not rest.accept("USING"):
+        raise rest.mistake("expected USING and the name of a model", 0, rest.example)
+    using = rest.read_model_name("USING")
+    rest.expect_end()
+    return Predict(select, join_name(target[:-1]), target[-1], using)
+
+
+def _evaluate(select: str, rest: ClauseReader) -> Evaluate:
+    model = rest.read_model_name("EVALUATE")
+    settings: dict[str, object] = {}
+    label = into = ""
+    seen: set[str] = set()
+    while rest.has_more():
+        clause = rest.read_clause(seen)
+        if clause == "WITH":
+            _, settings = rest.read_attributes(_METRICS, ())
+        elif clause == "LABEL":
+            label = rest.read_name("the column with the truth")
+        elif clause == "INTO":
+            start = rest.index
+            table = rest.read_dotted_name("the table of the results")
+            if len(table) > 2:
+                rest.index = start
+                raise rest.mistake("INTO needs table or schema.table", 0, rest.example)
+            into = join_name(table)
+        else:
+            raise rest.mistake(f"{clause} is not for EVALUATE", -1, rest.example)
+    return Evaluate(select, model, label, into, settings)

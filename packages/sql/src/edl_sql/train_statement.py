@@ -1,0 +1,111 @@
+"""``SELECT … TRAIN``: a job learns a model from rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from edl.plugins.jobs import api, learns_label, takes_parameter
+from edl.plugins.options import Verb
+from edl.plugins.texts import plural
+from edl_sql.language.selection import check_label, check_values, select
+from edl_sql.language.statements import Train
+from edl_sql.statement_checks import check_metrics, check_parameters, mark_errors, with_keras_names
+from edl_sql.statement_context import StatementContext
+from edl_sql.zoos import find_model
+
+# Small tables need many epochs, so that a model sees enough records.
+_MIN_RECORDS = 200_000
+_MAX_EPOCHS = 100
+
+
+def train(context: StatementContext, statement: Train) -> dict[str, Any]:
+    """Run a statement that trains a model, and return its results by name.
+
+    Raises:
+        EdlError, Problem: it does not fit the database or the model, or a job failed.
+    """
+    output, at = context.models.place(statement.into), statement.positions
+    with mark_errors(at, "INTO"):
+        context.jobs.check_free(statement.into)
+    with mark_errors(at, "TRAIN"):
+        found = find_model(statement.model_def, statement.params, context.settings.model_zoo)
+    statement = replace(statement, model_def=found.model_def, params=dict(found.params))
+    zoo, source, model = found.zoo, found.source, found.name
+    replaced = {**context.options, **statement.settings}
+    if not any(replaced.get(name) for name in ("loss", "optimizer", "input_fn")):
+        check_parameters(statement, Path(zoo))
+    check_metrics(at, statement.settings, source)
+    names = context.column_names(statement)
+    chosen = select(statement, names, learns_label=learns_label(source, model))
+    label = chosen.label
+    if label and not statement.label:
+        context.report(f"the label is {label}, the last column; LABEL names another one")
+    with context.folder() as folder:
+        rows = context.convert(folder, statement.select, columns=chosen.columns, label=label)
+        schema = rows.schema or {}
+        if label:
+            with mark_errors(at, *(("LABEL",) if statement.label else ("SELECT", label))):
+                check_label(statement, label, schema, rows.classes)
+        if takes_parameter(source, model, "schema"):
+            check_values(schema, at)
+        settings: dict[str, Any] = {
+            **context.options_of(Verb.TRAIN),
+            "num_epochs": _epochs(schema["rows"]),
+            **with_keras_names(statement.settings),
+        }
+        epochs = plural(settings["num_epochs"], "epoch")
+        context.report(f"{plural(schema['rows'], 'row')}, {epochs}")
+        classes = sorted(rows.classes, key=lambda name: rows.classes[name])
+        if statement.validation:
+            with mark_errors(at, "WITH", "select"):
+                context.convert(
+                    folder,
+                    statement.validation,
+                    "validation",
+                    columns=chosen.columns,
+                    label=label,
+                    classes=classes,
+                )
+            settings["validation_data"] = [f"{folder}/validation"]
+        about = {
+            "statement": statement.text,
+            "label": label,
+            "classes": classes,
+            "is_classifier": "classifier" in statement.model_def.lower(),
+            "model_def": statement.model_def,
+            "texts": {
+                each["name"]: each["feature"] == "bytes"
+                for each in schema["columns"]
+                if each["name"] != schema["label"]
+            },
+        }
+        with context.jobs.training(statement.into, statement.model_def, about) as job:
+            result = api.train(
+                progress=context.progress,
+                name=job,
+                model_zoo=zoo,
+                model_def=statement.model_def,
+                params={**statement.params, **chosen.params, "schema": schema},
+                data=[f"{folder}/rows"],
+                output=output,
+                **settings,
+            )
+    context.report(f"the model {statement.into} is in {output}")
+    metrics = {name: float(value) for name, value in result.metrics.items()}
+    if metrics:
+        context.report(", ".join(f"{name} {value:.6g}" for name, value in metrics.items()))
+    return {
+        "model": statement.into,
+        "output": output,
+        "label": label,
+        "rows": schema["rows"],
+        "epochs": settings["num_epochs"],
+        "metrics": metrics,
+        "job": result.job,
+    }
+
+
+def _epochs(rows: int) -> int:
+    return max(1, min(_MAX_EPOCHS, _MIN_RECORDS // rows))
