@@ -17,11 +17,11 @@ ALLREDUCE = ("--strategy", "allreduce")
 TOTAL, EPOCHS = 803, 2
 
 
-def begin(edl: Edl, data: Path, held: HeldTraining) -> Path:
-    """Start a job of two workers that has trained a little; return the place of its model."""
+def begin(edl: Edl, data: Path, held: HeldTraining, workers: int = 2) -> Path:
+    """Start a job that has trained a little; return the place of its model."""
     output = data.parent / "model"
     command = train(data, TOTAL, output, *ALLREDUCE, epochs=EPOCHS, held=held)
-    edl(*command, "--num-workers", "2", "--name", "r", "--detach")
+    edl(*command, "--num-workers", str(workers), "--name", "r", "--detach")
     eventually(lambda: records_trained(edl, "r") > 20, "some training")
     return output
 
@@ -54,6 +54,28 @@ def test_workers_are_killed_added_and_removed(
     check(output, TOTAL, EPOCHS)
     status = edl.status("r")
     assert int(status["records_trained"]) == EPOCHS * TOTAL
+    assert "ValuesLost" not in event_kinds(edl, "r"), "one of them always had the values"
+
+
+def test_workers_that_share_no_memory_are_killed_and_added(
+    edl: Edl, numbered: Callable[..., Path], held: HeldTraining
+) -> None:
+    """They exchange gradients over connections with mutual TLS, as on several machines."""
+    edl.env["EDL_RING_HOST"] = "127.0.0.1"
+    output = begin(edl, numbered(TOTAL), held, workers=3)
+    first = worker_pids(edl, "r")
+
+    for number, victim in enumerate(sorted(first)[:2], 4):
+        os.kill(victim, signal.SIGKILL)
+        eventually(lambda n=number: event_kinds(edl, "r").count("WorkerReady") == n, "a newcomer")
+    before = records_trained(edl, "r")
+    eventually(lambda: records_trained(edl, "r") > before, "the training goes on")
+    assert not (edl.job_dir("r") / "replicas").exists(), "nothing is shared"
+    edl("scale", "r", "--workers", "2")
+    held.release()
+    edl("wait", "r")
+
+    check(output, TOTAL, EPOCHS)
     assert "ValuesLost" not in event_kinds(edl, "r"), "one of them always had the values"
 
 

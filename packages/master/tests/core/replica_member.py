@@ -52,6 +52,7 @@ class Budget:
     save: int = 0
     restart: int = 0
     flush: int = 0
+    accuse: int = 0
 
 
 def frozen(value: object) -> object:

@@ -43,7 +43,7 @@ def play(seed: int) -> World:
         AssertionError: something goes wrong; the message has the way to it.
     """
     random = Random(seed)
-    budget = Budget(*(random.randrange(0, 4) for _ in range(7)))
+    budget = Budget(*(random.randrange(0, 4) for _ in range(8)))
     world = World(tuple(range(random.randrange(1, 9))), budget)
     for worker in range(random.randrange(1, 5)):
         world.do_start(worker)

@@ -15,7 +15,7 @@ from replica_member import Action, Added, Budget, Member, frozen
 from edl_master.core.generations import (
     BeginGeneration,
     CountStep,
-    EndGeneration,
+    ExpelMember,
     GroupEffect,
     LoseValues,
     NotAMember,
@@ -26,7 +26,7 @@ from edl_master.core.generations import (
 from edl_master.core.identifiers import Version, WorkerId
 from edl_master.core.replica_group import ReplicaGroup
 
-_COSTS = {name: name for name in ("kill", "fence", "leave", "restart")}
+_COSTS = {name: name for name in ("kill", "fence", "leave", "restart", "accuse")}
 _COSTS |= {"start": "join", "want_values": "save", "flush": "flush"}
 
 
@@ -108,6 +108,8 @@ class World:
             known = WorkerId(worker) in self.group._reached and not member.is_fenced
             if self.budget.fence and known:
                 yield "fence", worker
+            if self.budget.accuse and not member.stopped and known and self._is_present(member):
+                yield "accuse", worker
             if self.budget.leave and known and not member.leaves:
                 yield "leave", worker
         if self.budget.join:
@@ -260,7 +262,9 @@ class World:
     def do_report(self, worker: int) -> None:
         self._report(worker)
 
-    def _report(self, worker: int, *, stopped: bool = False) -> None:
+    def _report(
+        self, worker: int, *, stopped: bool = False, unreachable: WorkerId | None = None
+    ) -> None:
         member = self.members[worker]
         assert member.generation is not None
         history = member.history
@@ -271,6 +275,7 @@ class World:
                 None if history is None else Version(len(history)),
                 () if history is None else history[min(member.counted, len(history)) :],
                 stopped=stopped,
+                unreachable=unreachable,
             )
         except NotAMember:
             del self.members[worker]  # it must not use its values, and starts again elsewhere
@@ -291,6 +296,15 @@ class World:
     def do_stop(self, worker: int) -> None:
         self.members[worker].stopped = True
         self._report(worker, stopped=True)
+
+    def do_accuse(self, worker: int) -> None:
+        """Stop because the next member cannot be reached."""
+        present = self.group.generation
+        assert present is not None
+        self.members[worker].stopped = True
+        rank = present.members.index(WorkerId(worker)) + 1
+        following = present.members[rank % len(present.members)]
+        self._report(worker, stopped=True, unreachable=following)
 
     def can_send(self, _: int, member: Member) -> bool:
         return member.aside is not None and len(member.history or ()) >= member.aside
@@ -363,16 +377,17 @@ class World:
                 case ReleaseLeases(worker):
                     self.held.pop(worker, None)
                     self._check_release(worker)
-                case SaveValues(worker):
-                    if worker in self.members:
-                        self.members[worker].aside = len(self.members[worker].history or ())
+                case SaveValues(worker) if member := self.members.get(worker):
+                    member.aside = len(member.history or ())
                 case BeginGeneration(generation):
                     self.sizes = (*self.sizes, (generation.number, len(generation.members)))
                 case LoseValues():
                     self.do_restart(0)
                     return
-                case EndGeneration():
-                    pass
+                case ExpelMember(worker) if member := self.members.get(worker):
+                    member.is_fenced = True
+                case _:
+                    pass  # the worker is dead, or learns it when it reports
 
     def _check_release(self, worker: int) -> None:
         open_ = {r for step in self.group._steps.values() for w, r in step if w == worker}

@@ -11,6 +11,7 @@ from edl_master.core.generations import (
     BeginGeneration,
     CountStep,
     EndGeneration,
+    ExpelMember,
     Generation,
     LoseValues,
     NotAMember,
@@ -135,6 +136,48 @@ def test_one_report_counts_no_step_after_the_values_that_it_completes() -> None:
     assert effects == [CountStep(version(2), "two"), saved, BeginGeneration(begun)]
 
 
+def stop(group: ReplicaGroup[str], **unreachable: WorkerId) -> list[object]:
+    """Have members A, B and so on stop, because of those that they cannot reach."""
+    assert group.generation is not None
+    number, effects = group.generation.number, []
+    for name, worker in zip("ABC", list(group.generation.members), strict=False):
+        peer = unreachable.get(name)
+        effects += group.report(worker, number, version(0), stopped=True, unreachable=peer)
+    return effects
+
+
+def test_the_youngest_goes_if_two_members_cannot_reach_each_other() -> None:
+    group = group_of(A, B)
+
+    effects = stop(group, A=B, B=A)
+
+    begun = BeginGeneration(Generation(3, (A,), version(0), (A,)))
+    assert effects[1:] == [ExpelMember(B, A), ReleaseLeases(B), begun]
+
+
+def test_the_member_goes_that_another_one_cannot_reach() -> None:
+    group = group_of(A, B, C)
+
+    effects = stop(group, C=A)
+
+    assert ExpelMember(A, C) in effects
+    assert group.generation is not None
+    assert group.generation.members == (B, C)
+
+
+def test_a_member_that_died_meanwhile_is_not_accused() -> None:
+    group = group_of(A, B, C)
+    assert group.generation is not None
+    number = group.generation.number
+    group.report(A, number, version(0), stopped=True, unreachable=B)
+    group.lose(B)
+
+    effects = group.report(C, number, version(0), stopped=True)
+
+    assert not [each for each in effects if isinstance(each, ExpelMember)]
+    assert group.generation.members == (A, C)
+
+
 def test_values_that_no_one_wants_any_more_are_refused() -> None:
     group = group_of(A, B)
     group.report(A, 2, version(1), ["one"])
@@ -177,8 +220,17 @@ def test_when_all_members_die_the_job_goes_back_to_its_snapshot() -> None:
         (1, Budget(fence=1, restart=1)),
         (1, Budget(leave=1, save=1)),
         (1, Budget(kill=1, save=1, flush=1)),
+        (1, Budget(accuse=1, kill=1)),
+        (1, Budget(accuse=2, save=1)),
     ],
-    ids=["kill and fence", "fence and restart", "leave and save", "kill, save and flush"],
+    ids=[
+        "kill and fence",
+        "fence and restart",
+        "leave and save",
+        "kill, save and flush",
+        "accuse and kill",
+        "accuse and save",
+    ],
 )
 def test_every_order_of_events_counts_each_record_once(records: int, budget: Budget) -> None:
     world = World(tuple(range(records)), budget)

@@ -254,6 +254,19 @@ def test_one_that_was_given_up_is_told_so() -> None:
     assert job.report(B, job.number, 0) == [StepsCounted(Version(0), ended=True, lost=True)]
 
 
+def test_one_that_another_worker_cannot_reach_is_stopped() -> None:
+    job = Job(A, B)
+    stop = StepsReported(A, job.number, Version(0), (), True, B, "10.0.0.7:7071: timed out")
+    job.tell(stop)
+
+    effects = job.report(B, job.number, 0, stopped=True)
+
+    assert fx.StopWorker(B, kill=True) in effects
+    messages = [each.message for each in effects if isinstance(each, fx.LogEvent)]
+    assert "it and worker 0 cannot exchange gradients (10.0.0.7:7071: timed out)" in messages[0]
+    assert job.get(GenerationBegun, job.join(A, after=job.number)).generation.members == (A,)
+
+
 @pytest.mark.parametrize("request_", [ev.ScaleRequested(1, 1), ev.StopRequested("by a test")])
 def test_a_worker_that_was_told_to_leave_leaves_the_group(request_: ev.Event) -> None:
     job = Job(A, B)

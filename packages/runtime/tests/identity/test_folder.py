@@ -57,7 +57,7 @@ def test_a_certificate_says_who_and_for_what(folder: IdentityFolder) -> None:
     assert usages == {
         Role.MASTER: {serves},
         Role.SERVER: {serves, calls},
-        Role.WORKER: {calls},
+        Role.WORKER: {serves, calls},  # to the other workers of a ring
         Role.CLIENT: {calls},
     }
 

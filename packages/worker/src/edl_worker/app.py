@@ -8,9 +8,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edl_worker.collectives.ring_members import Ring
+from edl_worker.collectives.shared_memory import SharedMemory
 from edl_worker.concurrency.shared_state import SharedState
 from edl_worker.config import Settings
+from edl_worker.core.collectives import Collectives
 from edl_worker.core.job import JobDescription
+from edl_worker.core.replica_engine import ReplicaEngine
 from edl_worker.core.step_engine import Framework
 from edl_worker.core.tasks import WorkerPhase
 from edl_worker.engines.tensorflow.framework import TensorFlow
@@ -23,7 +27,6 @@ from edl_worker.runtime.supervisor_monitor import SupervisorMonitor
 from edl_worker.runtime.worker_process import WorkerProcess
 from edl_worker.transport.master_connection import MasterConnection
 from edl_worker.transport.parameter_client import ParameterClient
-from edl_worker.transport.replica_client import ReplicaClient
 from edl_worker.transport.task_client import TaskClient
 
 if TYPE_CHECKING:
@@ -102,6 +105,8 @@ class _Loader:
         from edl_worker.tasks import loaded_model
         from edl_worker.tasks.task_runner import TaskRunner
         from edl_worker.tasks.trial_run import run_trial_at_start
+        from edl_worker.training.replica_member import ReplicaMember
+        from edl_worker.transport.replica_client import ReplicaClient
 
         log.debug("%.2f s: framework imported", time.monotonic() - self._started)
         settings = self._settings
@@ -113,9 +118,14 @@ class _Loader:
         profiler = None
         if job.training.profile is not None:
             profiler = self._framework.profiler(*job.training.profile, self._client.write_profile)
-        replicas = ReplicaClient(self._connection)
+
+        def make_member(steps: ReplicaEngine, reduction: str) -> ReplicaMember:
+            collectives = _build_collectives(settings, self._connection)
+            replicas = ReplicaClient(self._connection, collectives.address)
+            return ReplicaMember(steps, parameters, replicas, collectives, self._state, reduction)
+
         return TaskRunner(
-            model, parameters, replicas, self._state, self._metrics, settings, profiler
+            model, parameters, make_member, self._state, self._metrics, settings, profiler
         )
 
     def _prepare(self) -> None:
@@ -125,6 +135,13 @@ class _Loader:
         except BaseException:
             # The session imports the same modules and reports what is wrong.
             log.debug("importing the framework failed", exc_info=True)
+
+
+def _build_collectives(settings: Settings, connection: MasterConnection) -> Collectives:
+    if settings.ring_host:
+        host, port = settings.ring_host, settings.ring_port
+        return Ring(settings.worker_id, host, port, connection.credentials)
+    return SharedMemory(settings.worker_id, Path(settings.replica_dir))
 
 
 def _serve_metrics(metrics: WorkerMetrics, state: SharedState, settings: Settings) -> MetricsServer:

@@ -58,6 +58,17 @@ class Settings:
     metrics_port: int = 0
     """0: any free port, which the master learns. ``EDL_METRICS_PORT``."""
 
+    replica_dir: str = ""
+    """Where the workers of a job that train in step meet if all are on this machine; empty: they
+    are not. ``EDL_REPLICA_DIR``."""
+
+    ring_host: str = ""
+    """Address at which the others reach this worker where they share no memory; empty: they do.
+    ``EDL_RING_HOST``."""
+
+    ring_port: int = 0
+    """0: any free port, which the master tells the others. ``EDL_RING_PORT``."""
+
     identity: str = ""
     """File by which this worker proves who it is, and knows its master; empty: neither is done."""
 
@@ -80,6 +91,9 @@ def from_environment(
         master_wait_s=_number(environ, "EDL_MASTER_WAIT_S", default.master_wait_s),
         metrics_host=environ.get("EDL_METRICS_HOST") or default.metrics_host,
         metrics_port=int(_number(environ, "EDL_METRICS_PORT", default.metrics_port)),
+        replica_dir=environ.get("EDL_REPLICA_DIR", default.replica_dir),
+        ring_host=environ.get("EDL_RING_HOST", default.ring_host),
+        ring_port=int(_number(environ, "EDL_RING_PORT", default.ring_port)),
         job_dir=environ.get("EDL_JOB_DIR", default.job_dir),
     )
 

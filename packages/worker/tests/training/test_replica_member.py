@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -9,9 +10,10 @@ import pytest
 from linear_engine import Line, LinearSteps
 
 from edl_proto.errors import EdlError
+from edl_worker.collectives import shared_memory
+from edl_worker.collectives.shared_memory import SharedMemory
 from edl_worker.concurrency.shared_state import SharedState
 from edl_worker.core.replicas import Generation, JoinAnswer, Report, ReportAnswer
-from edl_worker.training import replica_member
 from edl_worker.training.replica_member import ReplicaMember
 
 
@@ -28,12 +30,15 @@ class Master:
         return ReportAnswer(counted=0)
 
 
-def test_a_worker_that_cannot_meet_the_others_makes_no_step_alone() -> None:
+def test_a_worker_that_cannot_meet_the_others_makes_no_step_alone(tmp_path: Path) -> None:
     client: Any = Master()
     parameters: Any = None
-    member = ReplicaMember(LinearSteps(Line()), parameters, client, SharedState(), "mean")
+    collectives = SharedMemory(0, tmp_path)
+    member = ReplicaMember(
+        LinearSteps(Line()), parameters, client, collectives, SharedState(), "mean"
+    )
     refused = PermissionError("a process of another user is among them")
-    with mock.patch.object(replica_member, "SharedMemoryGroup", side_effect=refused):
+    with mock.patch.object(shared_memory, "SharedMemoryGroup", side_effect=refused):
         for _ in range(2):
             with pytest.raises(EdlError, match="a process of another user is among them"):
                 member.join()

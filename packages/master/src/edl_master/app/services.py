@@ -70,7 +70,6 @@ from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
 from edl_proto.transport.parameters import COORDINATOR, PARAMETERS
 from edl_proto.transport.raw_calls import RawService
-from edl_runtime.local import job_directory
 from edl_runtime.monitoring.process_usage import usage_of_this_process
 from edl_spans.export import SpanExport
 
@@ -365,9 +364,8 @@ class MasterServices:
         servers = replicas = None
         parameters = self._build_parameters() if self._trains else None
         if self._state.settings.replicated:
-            folder = self._directory / job_directory.REPLICAS
             replicas = ReplicasServicer(
-                self.controller, self.plane, self.metrics, self._incarnation, folder
+                self.controller, self.plane, self.metrics, self._incarnation
             )
         if self.servers is not None:
             servers = ServersServicer(

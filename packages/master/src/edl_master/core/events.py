@@ -336,6 +336,21 @@ class InstanceInspected:
     summary: str
 
 
+@dataclass(frozen=True, slots=True)
+class MemberUnreachable:
+    """A member of the replica group cannot be reached by another one, and has to end.
+
+    Attributes:
+        worker: the member.
+        peer: the other one.
+        cause: what one of them has said about it.
+    """
+
+    worker: WorkerId
+    peer: WorkerId
+    cause: str
+
+
 InstanceSeen = InstanceFound | InstancePending | InstanceInspected
 """What a platform reports of an instance that has neither registered nor ended."""
 
@@ -375,4 +390,4 @@ ControlEvent = (
 )
 """The events that concern the job as a whole."""
 
-Event = WorkerEvent | TaskEvent | SaveEvent | ControlEvent | ReplicaEvent
+Event = WorkerEvent | TaskEvent | SaveEvent | ControlEvent | ReplicaEvent | MemberUnreachable

@@ -97,6 +97,14 @@ class LoseValues:
     """The values of the present version are gone: the job goes back to its last snapshot."""
 
 
+@dataclass(frozen=True, slots=True)
+class ExpelMember:
+    """Stop a member that another one cannot reach: the group goes on without it."""
+
+    worker: WorkerId
+    peer: WorkerId
+
+
 GroupEffect: TypeAlias = (
     CountStep[Step]
     | ValuesSaved
@@ -105,4 +113,5 @@ GroupEffect: TypeAlias = (
     | BeginGeneration
     | ReleaseLeases
     | LoseValues
+    | ExpelMember
 )

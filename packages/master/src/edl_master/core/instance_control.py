@@ -127,8 +127,8 @@ class InstanceControl:
         worker.leave(reason, ExitKind.LEFT, now)
         self._emit(StopWorker(worker.id))
 
-    def stop_stalled(self, worker: Worker, reason: str, now: float) -> InstanceEnd:
-        """Kill an instance that makes no progress; return its end, which counts as a crash."""
+    def kill(self, worker: Worker, reason: str, now: float) -> InstanceEnd:
+        """Kill an instance that cannot go on; return its end, which counts as a crash."""
         self._kill(worker, reason, ExitKind.CRASHED, now)
         return InstanceEnd(ExitKind.CRASHED, reason, worker.productive, worker.watch.stacks)
 

@@ -38,6 +38,7 @@ from edl_master.core.events import (
     LeaseRequested,
     LeasesReturned,
     MasterFailed,
+    MemberUnreachable,
     MinibatchApplied,
     OutputFinished,
     ParametersFrozen,
@@ -118,12 +119,12 @@ class JobStateMachine:
         self._progress = components.progress
         self._outcome = components.outcome
         self._recovery = LeaseRecovery(components)
-        stalls = StallMonitor(components, self._recovery)
-        self._dispatch = Dispatcher(components, self._recovery, stalls)
+        self._stalls = StallMonitor(components, self._recovery)
+        self._dispatch = Dispatcher(components, self._recovery, self._stalls)
         self.may_complete = self._dispatch.may_complete
         self.agree_on_layers = components.layer_states.describe
         self.replace_metric_addends = components.evaluations.replace_addends
-        self._checks = PeriodicChecks(components, self._recovery, stalls)
+        self._checks = PeriodicChecks(components, self._recovery, self._stalls)
         self._saves = SaveReports(components)
         self._phases = JobPhases()
         self._begun = False
@@ -188,6 +189,8 @@ class JobStateMachine:
             self._saves.take(event, now)
         elif isinstance(event, ReplicaEvent):
             self._replication.take(event, self._workers, self._components.reports, now)
+        elif isinstance(event, MemberUnreachable):
+            self._stalls.stop_unreachable(event, now)
         else:
             self._take_control_event(event, now)
 

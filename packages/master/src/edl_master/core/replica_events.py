@@ -54,6 +54,8 @@ class StepsReported:
     version: Version | None
     steps: tuple[ReplicaStep, ...] = ()
     stopped: bool = False
+    unreachable: WorkerId | None = None
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)

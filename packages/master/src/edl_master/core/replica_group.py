@@ -18,6 +18,7 @@ Nothing here waits, locks, knows the time or has any values.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Generic
 
@@ -25,6 +26,7 @@ from edl_master.core.generations import (
     BeginGeneration,
     CountStep,
     EndGeneration,
+    ExpelMember,
     Generation,
     GroupEffect,
     LoseValues,
@@ -60,6 +62,7 @@ class ReplicaGroup(Generic[Step]):
         self._number = 0
         self._reached: dict[WorkerId, Version | None] = {}  # of all members that are not lost
         self._stopped: set[WorkerId] = set()
+        self._accusations: tuple[tuple[WorkerId, WorkerId], ...] = ()  # who cannot reach whom
         self._leaving: set[WorkerId] = set()
         self._joining: dict[WorkerId, None] = {}  # in order
         self._gone: dict[WorkerId, None] = {}  # whose leases cannot be released yet
@@ -155,6 +158,7 @@ class ReplicaGroup(Generic[Step]):
         steps: Sequence[Step] = (),
         *,
         stopped: bool = False,
+        unreachable: WorkerId | None = None,
     ) -> list[GroupEffect[Step]]:
         """Record how far a member has come.
 
@@ -163,6 +167,7 @@ class ReplicaGroup(Generic[Step]):
             version: that its values have; None: it has not received any.
             steps: the last steps that made this version, with all that do not count yet.
             stopped: it makes no further step in this generation.
+            unreachable: the member because of which it has stopped.
 
         Raises:
             NotAMember: the generation is over, or the worker was lost.
@@ -177,6 +182,8 @@ class ReplicaGroup(Generic[Step]):
                     self._steps[Version(made)] = step
         effects: list[GroupEffect[Step]] = []
         if stopped:
+            if unreachable is not None and worker not in self._stopped:
+                self._accusations += ((worker, unreachable),)
             self._stopped.add(worker)
             effects = self._end()  # a peer may be gone, and be missed later
         return effects + self.proceed()
@@ -274,6 +281,8 @@ class ReplicaGroup(Generic[Step]):
             return []
         if self._stopped != set(self._reached):
             return []
+        if accused := [pair for pair in self._accusations if set(pair) <= set(self._reached)]:
+            return self._expel(accused)
         have = [version for version in self._reached.values() if version is not None]
         version = max(have, default=self.counted)
         self._steps = {made: step for made, step in self._steps.items() if made <= version}
@@ -292,6 +301,20 @@ class ReplicaGroup(Generic[Step]):
         elif holders and not set(holders) & set(staying):
             staying = list(self._reached)  # they leave once others have the values
         return effects + self._begin(version, holders, staying)
+
+    def _expel(self, accusations: Sequence[tuple[WorkerId, WorkerId]]) -> list[GroupEffect[Step]]:
+        """Go on without the member that most others cannot reach; on a tie, without the youngest.
+
+        The one that says so may be the one that cannot be reached, so it is suspected, too.
+        """
+        suspicion: Counter[WorkerId] = Counter()
+        for accuser, accused in accusations:
+            suspicion += Counter({accused: 2, accuser: 1})
+        rank = list(self._reached).index
+        worst = max(suspicion, key=lambda worker: (suspicion[worker], rank(worker)))
+        pair = next(pair for pair in accusations if worst in pair)
+        self._accusations = ()
+        return [ExpelMember(worst, pair[pair[0] == worst]), *self.lose(worst)]
 
     def _save_last(self, worker: WorkerId, version: Version) -> list[GroupEffect[Step]]:
         """Ask a member that has stopped for its values."""
@@ -313,7 +336,7 @@ class ReplicaGroup(Generic[Step]):
         sources = tuple(worker for worker in ranked if worker in holders)
         self._reached = {worker: self._reached.get(worker) for worker in members}
         self._leaving &= set(members)
-        self._joining, self._stopped = {}, set()
+        self._joining, self._stopped, self._accusations = {}, set(), ()
         self.is_ending = self._is_replaced = False
         if not members:
             self.generation = None

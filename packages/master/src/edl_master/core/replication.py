@@ -22,11 +22,12 @@ from edl_master.core.effects import (
     WriteCheckpoint,
     WriteSnapshot,
 )
-from edl_master.core.events import MinibatchApplied, TaskCompleted
+from edl_master.core.events import MemberUnreachable, MinibatchApplied, TaskCompleted
 from edl_master.core.generations import (
     BeginGeneration,
     CountStep,
     EndGeneration,
+    ExpelMember,
     GroupEffect,
     LoseValues,
     NotAMember,
@@ -82,6 +83,8 @@ class Replication:
         self._unfinished: list[Effect] = []  # wait for the values of a finished training there
         self._unsettled: list[Effect] = []  # wait for the steps of workers that are gone
         self._applied: list[MinibatchApplied] = []
+        self._expelled: list[MemberUnreachable] = []
+        self._causes: dict[WorkerId, str] = {}  # why a worker could not reach another one
         self._completions: dict[TaskKey, TaskCompleted] = {}
 
     def restore(self, version: Version, learning_rate: float | None) -> None:
@@ -213,6 +216,8 @@ class Replication:
 
     def _take_report(self, event: StepsReported) -> None:
         group = self._group
+        if event.cause:
+            self._causes[event.worker] = event.cause
         try:
             self._perform(
                 group.report(
@@ -221,6 +226,7 @@ class Replication:
                     event.version,
                     event.steps,
                     stopped=event.stopped,
+                    unreachable=event.unreachable,
                 )
             )
         except NotAMember:
@@ -231,10 +237,12 @@ class Replication:
         ended = group.is_ending or present is None or present.number != event.generation
         self._emit(StepsCounted(group.counted, ended))
 
-    def follow(self) -> Iterator[MinibatchApplied | TaskCompleted]:
-        """Yield what follows from counted steps, for the job to take as events."""
+    def follow(self) -> Iterator[MinibatchApplied | TaskCompleted | MemberUnreachable]:
+        """Yield what follows from reports, for the job to take as events."""
         while self._applied:
             yield self._applied.pop(0)
+        while self._expelled:
+            yield self._expelled.pop(0)
         for key, event in list(self._completions.items()):
             task = self._ledger.find(key)
             if task is None or self._ledger.leases.current(event.worker, event.lease) is None:
@@ -252,19 +260,25 @@ class Replication:
                     self._emit(CountReplicaStep(version, step))
                     self._applied += [_make_event(version, claim) for claim in step]
                 case ValuesSaved(version, worker, finishes):
-                    if worker is not None:
-                        self._emit(StoreValues(worker, version))
-                    self._release(self._unsaved)
-                    if finishes:
-                        self._release(self._unfinished)
+                    self._use_saved(version, worker, finishes)
                 case BeginGeneration():
                     self._next_token = Token(self._ledger.leases.last_token + 1)
                 case LoseValues():
                     self._emit(RollBack())
+                case ExpelMember(worker, peer):
+                    cause = self._causes.get(peer) or self._causes.get(worker, "")
+                    self._expelled.append(MemberUnreachable(worker, peer, cause))
                 case EndGeneration() | ReleaseLeases() | SaveValues():
                     pass  # members learn it when they report or ask
         if self._group.is_settled:
             self._release(self._unsettled)
+
+    def _use_saved(self, version: Version, worker: WorkerId | None, finishes: bool) -> None:
+        if worker is not None:
+            self._emit(StoreValues(worker, version))
+        self._release(self._unsaved)
+        if finishes:
+            self._release(self._unfinished)
 
     def _release(self, waiting: list[Effect]) -> None:
         effects, waiting[:] = list(waiting), []

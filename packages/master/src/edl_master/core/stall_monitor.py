@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edl_master.core.components import JobComponents
 from edl_master.core.effects import LogEvent, Severity
+from edl_master.core.events import MemberUnreachable
 from edl_master.core.identifiers import TaskType, WorkerState
 from edl_master.core.lease_recovery import LeaseRecovery
 from edl_master.core.leases import Lease
@@ -70,10 +71,22 @@ class StallMonitor:
             self._emit(LogEvent("WorkerStallSuspected", line, Severity.WARNING, facts))
         else:
             reason = f"it made no progress for {stalled_s:.0f} s in {place}"
-            end = self._instances.stop_stalled(worker, reason, now)
+            end = self._instances.kill(worker, reason, now)
             line = f"{worker.name} is stopped: {reason}."
             self._emit(LogEvent("WorkerStalled", line, Severity.ERROR, facts))
             self._recovery.take_back_all(worker, end, now)
+
+    def stop_unreachable(self, event: MemberUnreachable, now: float) -> None:
+        """Stop a worker that another one, with which it should train in step, cannot reach."""
+        worker = self._workers.find(event.worker)
+        if worker is None or not worker.alive:
+            return
+        reason = f"it and worker {event.peer} cannot exchange gradients ({event.cause})"
+        end = self._instances.kill(worker, reason, now)
+        line = f"{worker.name} is stopped: {reason}. Workers have to reach each other."
+        facts = {"worker": str(worker.id), "peer": str(event.peer)}
+        self._emit(LogEvent("WorkerUnreachable", line, Severity.ERROR, facts))
+        self._recovery.take_back_all(worker, end, now)
 
 
 def _activity(worker: Worker, lease: Lease | None) -> WorkerActivity:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import grpc
 
 from edl_master import codec
@@ -33,7 +31,6 @@ class ReplicasServicer(replicas_pb2_grpc.ReplicasServicer):
         coordinator: knows the layout of the model.
         metrics: durations of steps.
         incarnation: of this master.
-        folder: where members meet that are on one machine.
     """
 
     def __init__(
@@ -42,13 +39,12 @@ class ReplicasServicer(replicas_pb2_grpc.ReplicasServicer):
         coordinator: Coordinator,
         metrics: Metrics,
         incarnation: str,
-        folder: Path,
     ) -> None:
         self._controller = controller
         self._coordinator = coordinator
         self._compute_duration = metrics.step_duration.labels("compute")
         self._incarnation = incarnation
-        self._folder = folder
+        self._addresses: dict[int, str] = {}  # of workers, as they have named them last
 
     def Join(
         self, request: replicas_pb2.JoinRequest, context: grpc.ServicerContext
@@ -58,6 +54,7 @@ class ReplicasServicer(replicas_pb2_grpc.ReplicasServicer):
         asked = GenerationRequested(
             WorkerId(request.worker_id), InstanceId(request.instance), request.after
         )
+        self._addresses[request.worker_id] = request.address  # all members have called
         wait_s = bounded_wait(request.wait_s)
         match self._controller.request(asked, wait_s, context.is_active):
             case GenerationBegun() as begun:
@@ -83,6 +80,8 @@ class ReplicasServicer(replicas_pb2_grpc.ReplicasServicer):
                 Version(request.version) if request.HasField("version") else None,
                 tuple(_step_from(step) for step in request.steps),
                 request.stopped,
+                WorkerId(request.unreachable) if request.HasField("unreachable") else None,
+                request.cause,
             )
         )
         if not isinstance(answer, StepsCounted):  # the job is over
@@ -106,7 +105,7 @@ class ReplicasServicer(replicas_pb2_grpc.ReplicasServicer):
             save=generation.saves,
             learning_rate=begun.learning_rate,
             finish=generation.finishes,
-            folder=str(self._folder),
+            addresses=[self._addresses.get(worker, "") for worker in generation.members],
         )
 
 

@@ -123,7 +123,7 @@ class Generation(_message.Message):
     SAVE_FIELD_NUMBER: _builtins.int
     LEARNING_RATE_FIELD_NUMBER: _builtins.int
     FINISH_FIELD_NUMBER: _builtins.int
-    FOLDER_FIELD_NUMBER: _builtins.int
+    ADDRESSES_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     version: _builtins.int
     """at which it begins"""
@@ -134,8 +134,6 @@ class Generation(_message.Message):
     """in place of the optimizer's own; absent: as the optimizer says"""
     finish: _builtins.bool
     """training is over: the optimizer's average becomes the values"""
-    folder: _builtins.str
-    """where members meet on one machine"""
     @_builtins.property
     def members(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """worker numbers, by rank"""
@@ -153,6 +151,10 @@ class Generation(_message.Message):
         next_token.
         """
 
+    @_builtins.property
+    def addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """of the members, by rank, as JoinRequest has them"""
+
     def __init__(
         self,
         *,
@@ -165,11 +167,11 @@ class Generation(_message.Message):
         save: _builtins.bool = ...,
         learning_rate: _builtins.float | None = ...,
         finish: _builtins.bool = ...,
-        folder: _builtins.str = ...,
+        addresses: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "learning_rate", b"learning_rate"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "finish", b"finish", "folder", b"folder", "learning_rate", b"learning_rate", "leases", b"leases", "members", b"members", "next_token", b"next_token", "number", b"number", "save", b"save", "sources", b"sources", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "addresses", b"addresses", "finish", b"finish", "learning_rate", b"learning_rate", "leases", b"leases", "members", b"members", "next_token", b"next_token", "number", b"number", "save", b"save", "sources", b"sources", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__learning_rate: _TypeAlias = _typing.Literal["learning_rate"]  # noqa: Y015
     _WhichOneofArgType__learning_rate: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate"]  # noqa: Y015
@@ -210,6 +212,7 @@ class JoinRequest(_message.Message):
     LAYOUT_FINGERPRINT_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
     WAIT_S_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     instance: _builtins.str
     incarnation: _builtins.str
@@ -217,6 +220,8 @@ class JoinRequest(_message.Message):
     after: _builtins.int
     """number of the last generation that the caller knows; 0: none"""
     wait_s: _builtins.float
+    address: _builtins.str
+    """host:port at which peers reach the caller; empty: on its machine"""
     def __init__(
         self,
         *,
@@ -226,10 +231,11 @@ class JoinRequest(_message.Message):
         layout_fingerprint: _builtins.str = ...,
         after: _builtins.int = ...,
         wait_s: _builtins.float = ...,
+        address: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "incarnation", b"incarnation", "instance", b"instance", "layout_fingerprint", b"layout_fingerprint", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "after", b"after", "incarnation", b"incarnation", "instance", b"instance", "layout_fingerprint", b"layout_fingerprint", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -276,6 +282,8 @@ class ReportRequest(_message.Message):
     STEPS_FIELD_NUMBER: _builtins.int
     STOPPED_FIELD_NUMBER: _builtins.int
     COMPUTE_S_FIELD_NUMBER: _builtins.int
+    UNREACHABLE_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     generation: _builtins.int
@@ -285,6 +293,10 @@ class ReportRequest(_message.Message):
     """the caller makes no further step in this generation"""
     compute_s: _builtins.float
     """mean duration of computing a gradient since the last report"""
+    unreachable: _builtins.int
+    """stopped because of this member, which cannot be reached"""
+    cause: _builtins.str
+    """why it cannot be reached"""
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaStep]:
         """the last ones, with all that the last reply did not count"""
@@ -299,13 +311,20 @@ class ReportRequest(_message.Message):
         steps: _abc.Iterable[Global___ReplicaStep] | None = ...,
         stopped: _builtins.bool = ...,
         compute_s: _builtins.float = ...,
+        unreachable: _builtins.int | None = ...,
+        cause: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "version", b"version"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_unreachable", b"_unreachable", "_version", b"_version", "unreachable", b"unreachable", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "compute_s", b"compute_s", "generation", b"generation", "incarnation", b"incarnation", "steps", b"steps", "stopped", b"stopped", "version", b"version", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_unreachable", b"_unreachable", "_version", b"_version", "cause", b"cause", "compute_s", b"compute_s", "generation", b"generation", "incarnation", b"incarnation", "steps", b"steps", "stopped", b"stopped", "unreachable", b"unreachable", "version", b"version", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__unreachable: _TypeAlias = _typing.Literal["unreachable"]  # noqa: Y015
+    _WhichOneofArgType__unreachable: _TypeAlias = _typing.Literal["_unreachable", b"_unreachable"]  # noqa: Y015
     _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
     _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__unreachable) -> _WhichOneofReturnType__unreachable | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
 
 Global___ReportRequest: _TypeAlias = ReportRequest  # noqa: Y015

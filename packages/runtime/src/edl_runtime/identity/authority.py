@@ -19,7 +19,7 @@ _END = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 """The end that RFC 5280 gives certificates without one. The end of the job ends trust, since only
 its processes trust its authority; no clock, however wrong, ends it before."""
 
-_SERVES = frozenset((Role.MASTER, Role.SERVER))
+_SERVES = frozenset((Role.MASTER, Role.SERVER, Role.WORKER))
 _CALLS = frozenset((Role.SERVER, Role.WORKER, Role.CLIENT, Role.VIEWER))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from edl_proto import fields
 from edl_proto.v1 import parameters_pb2, replicas_pb2
 from edl_worker.codec.tasks import decode_ref, encode_ref
@@ -20,29 +22,19 @@ from edl_worker.core.replicas import (
 _STOPS, _GOES_ON = b"\x01", b"\x00"
 
 
-def encode_join(
-    identity: WorkerIdentity, incarnation: str, fingerprint: str, after: int, wait_s: float
-) -> replicas_pb2.JoinRequest:
-    """Return the request for the next generation."""
-    return replicas_pb2.JoinRequest(
-        worker_id=identity.worker_id,
-        instance=identity.instance,
-        incarnation=incarnation,
-        layout_fingerprint=fingerprint,
-        after=after,
-        wait_s=wait_s,
-    )
+def encode_join(identity: WorkerIdentity, **facts: Any) -> replicas_pb2.JoinRequest:
+    """Return the request for the next generation; the facts are its other fields."""
+    return fields.encode(replicas_pb2.JoinRequest, identity, **facts)
 
 
-def decode_join(reply: replicas_pb2.JoinReply) -> JoinAnswer:
-    """Return the answer to a request for the next generation."""
+def decode_join(reply: replicas_pb2.JoinReply, incarnation: str) -> JoinAnswer:
+    """Return the answer of this incarnation to a request for the next generation."""
     if not reply.HasField("generation"):
         return JoinAnswer(save=reply.save, left=reply.left)
     generation = reply.generation
     counts = {each.lease.token: each.minibatches for each in generation.leases}
-    return JoinAnswer(
-        fields.decode(Generation, generation, counts=counts), save=reply.save, left=reply.left
-    )
+    decoded = fields.decode(Generation, generation, counts=counts, incarnation=incarnation)
+    return JoinAnswer(decoded, save=reply.save, left=reply.left)
 
 
 def encode_report(

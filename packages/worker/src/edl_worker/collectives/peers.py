@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edl_proto import unix_socket
+from edl_worker.core.collectives import GenerationEnded
 
 POLL_S = 0.05
 """How often a wait looks whether it is still wanted."""
@@ -23,10 +24,6 @@ _CONNECT_S = 0.002
 
 _RANK_BYTES = 4
 _SIGNAL = b"\x01"
-
-
-class GenerationEnded(Exception):
-    """The generation is over, or one of its members is gone."""
 
 
 class PeerSignals:

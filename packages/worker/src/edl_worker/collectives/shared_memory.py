@@ -23,15 +23,15 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.collectives.peers import PeerSignals
-from edl_worker.core.replicas import Part
-
-NOTE_BYTES = 512
-"""The largest note."""
+from edl_worker.core.collectives import NOTE_BYTES, CollectiveGroup
+from edl_worker.core.replicas import Generation, Part
 
 _WINDOW_BYTES = 2**20  # that a broadcast copies at once, at least
 _PATIENCE_S = 1.0  # how long a sum may take to be complete if the generation is over
 _HEADER = struct.Struct("<dI")  # of a note: the weight, and the length of what follows
+_MESSAGE_BYTES = 512  # of a note with its header
 _LINE = 64  # bytes; parts begin at multiples of it, so that no two processors share one
 
 
@@ -58,6 +58,51 @@ class Memory:
     def is_of(self, file: BinaryIO) -> bool:
         """Whether this is the memory of an open file."""
         return os.path.sameopenfile(self.file.fileno(), file.fileno())
+
+
+class SharedMemory:
+    """The way in which members meet that run on one machine.
+
+    Attributes:
+        address: empty; peers need none.
+
+    Args:
+        worker: number of this worker.
+        folder: of the job, which only its user can open; each generation meets in one below it.
+    """
+
+    address = ""
+
+    def __init__(self, worker: int, folder: Path) -> None:
+        self._worker = worker
+        self._folder = folder
+        self._kept: tuple[frozenset[int], Memory] | None = None  # and the members that share it
+
+    def meet(
+        self, generation: Generation, parts: Sequence[Part], is_over: Callable[[], bool]
+    ) -> CollectiveGroup:
+        """Meet the other members of a generation; see ``Collectives.meet``."""
+        members = frozenset(generation.members)
+        # A process that is no member any more, but slow to notice, may still write to old memory.
+        kept = None
+        if self._kept is not None and self._kept[0] == members == set(generation.sources):
+            kept = self._kept[1]
+        self._kept = None
+        folder = self._folder / f"{generation.incarnation}-{generation.number}"
+        rank = generation.members.index(self._worker)
+        try:
+            group = SharedMemoryGroup(folder, rank, len(members), parts, is_over, kept)
+        except OSError as error:
+            raise EdlError(
+                ErrorCode.SYSTEM,
+                f"worker {self._worker} cannot exchange gradients with the others of this "
+                f"machine: {error}",
+                where=str(folder),
+                remedy="Workers of a job that trains with --strategy allreduce need memory for all "
+                "gradients of the model and a folder of the job that they can write.",
+            ) from error
+        self._kept = members, group.memory
+        return group
 
 
 class SharedMemoryGroup:
@@ -91,12 +136,14 @@ class SharedMemoryGroup:
         self._peers = PeerSignals(folder, rank, size, is_over)
         try:
             each = sum(map(_nbytes, parts))
-            self.memory = self._share(size * (NOTE_BYTES + each) + max(each, _WINDOW_BYTES), kept)
+            self.memory = self._share(
+                size * (_MESSAGE_BYTES + each) + max(each, _WINDOW_BYTES), kept
+            )
             self._peers.begin()
         except BaseException:
             self._peers.close()
             raise
-        memory, at = self.memory.content, size * NOTE_BYTES
+        memory, at = self.memory.content, size * _MESSAGE_BYTES
         self._notes = np.split(memory[:at], size)
         self._added = [_split(memory[at + r * each :], parts) for r in range(size)]
         self._window = memory[at + size * each :]
@@ -121,16 +168,7 @@ class SharedMemoryGroup:
     ) -> tuple[list[npt.NDArray[Any]], list[bytes]]:
         """Return the mean or sum of what all members add, and their notes by rank.
 
-        Args:
-            values: an array for each part; not read if the weight is 0.
-            weight: of the values; 0: this member adds nothing.
-            note: at most ``NOTE_BYTES`` less 12.
-
-        Returns:
-            What the parts say, valid until the next call, and the notes.
-
-        Raises:
-            GenerationEnded: there is no sum, or this member cannot know that there is one.
+        See ``CollectiveGroup.all_reduce``.
         """
         if weight:
             for part, given, mine in zip(self._parts, values, self._added[self.rank], strict=True):
@@ -161,24 +199,16 @@ class SharedMemoryGroup:
             if part.is_mean and adding:
                 np.divide(share, total.dtype.type(sum(weights)), out=share)
 
-    def broadcast(self, source: int, content: memoryview) -> None:
-        """Copy bytes of one member to all others.
-
-        Args:
-            source: rank of the member that has them.
-            content: the bytes; of the others, where to write them. Of the same size for all.
-
-        Raises:
-            GenerationEnded: not all members have them.
-        """
+    def broadcast(self, content: memoryview) -> None:
+        """Copy bytes of the member of rank 0 to all others; see ``CollectiveGroup.broadcast``."""
         data = np.frombuffer(content, np.uint8)
         for at in range(0, data.size, self._window.size):
             piece = data[at : at + self._window.size]
             window = self._window[: piece.size]
-            if self.rank == source:
+            if self.rank == 0:
                 np.copyto(window, piece)
             self._meet()
-            if self.rank != source:
+            if self.rank != 0:
                 np.copyto(piece, window)
             self._meet()
 
@@ -189,7 +219,7 @@ class SharedMemoryGroup:
 
     def _write_note(self, weight: float, note: bytes) -> None:
         content = _HEADER.pack(weight, len(note)) + note
-        if len(content) > NOTE_BYTES:
+        if len(note) > NOTE_BYTES:
             raise ValueError(f"a note of {len(note)} bytes")
         self._notes[self.rank][: len(content)] = np.frombuffer(content, np.uint8)
 

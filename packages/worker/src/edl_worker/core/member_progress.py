@@ -27,6 +27,7 @@ class MemberProgress:
         self._version: int | None = None
         self.generation: Generation | None = None
         self.ended = self.lost = self.stopped = False
+        self._unreachable: tuple[int | None, str] = None, ""
         self._counts: dict[int, int] = {}
         self._steps: list[ReplicaStep] = []
         self._compute_s: list[float] = []
@@ -56,6 +57,7 @@ class MemberProgress:
             raise ValueError(f"the values are {self._version}, not {generation.version}")
         self.generation = generation
         self.ended = self.lost = self.stopped = False
+        self._unreachable = None, ""
         self._counts = dict(generation.counts)
         self._steps.clear()
 
@@ -64,9 +66,14 @@ class MemberProgress:
         assert self.generation is not None, "values come in a generation"
         self._version = self.generation.version
 
-    def stop(self) -> None:
-        """Make no further step in this generation."""
-        self.stopped = True
+    def stop(self, unreachable: int | None = None, cause: str = "") -> None:
+        """Make no further step in this generation.
+
+        Args:
+            unreachable: the member because of which there is none.
+            cause: why it cannot be reached.
+        """
+        self.stopped, self._unreachable = True, (unreachable, cause)
 
     # --- tasks -----------------------------------------------------------------------------
 
@@ -126,7 +133,7 @@ class MemberProgress:
         seconds, self._compute_s = self._compute_s, []
         mean = sum(seconds) / len(seconds) if seconds else 0.0
         number, steps = self.generation.number, tuple(self._steps)
-        return Report(number, self.version, steps, self.stopped, mean)
+        return Report(number, self.version, steps, self.stopped, *self._unreachable, mean)
 
     def on_answer(self, report: Report, answer: ReportAnswer) -> None:
         """Act on the answer to a report; that of an earlier generation changes nothing."""

@@ -77,7 +77,8 @@ class Generation:
         save: the member of rank 0 sends the values of this version to the master.
         learning_rate: in place of the optimizer's own; None: the optimizer's own.
         finish: the optimizer's average becomes the values.
-        folder: where members meet on one machine.
+        addresses: of the members, at which their peers reach them; empty where they need none.
+        incarnation: of the master, which counts generations anew.
     """
 
     number: int
@@ -89,7 +90,8 @@ class Generation:
     save: bool = False
     learning_rate: float | None = None
     finish: bool = False
-    folder: str = ""
+    addresses: tuple[str, ...] = ()
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,8 @@ class Report:
         version: of its values; None: it has none.
         steps: the last ones, with all that are not known to count.
         stopped: it makes no further step in this generation.
+        unreachable: the member because of which it has stopped; None: it is another reason.
+        cause: why that member cannot be reached.
         compute_s: mean duration of computing a gradient since the last report.
     """
 
@@ -122,6 +126,8 @@ class Report:
     version: int | None
     steps: tuple[ReplicaStep, ...] = ()
     stopped: bool = False
+    unreachable: int | None = None
+    cause: str = ""
     compute_s: float = 0.0
 
 

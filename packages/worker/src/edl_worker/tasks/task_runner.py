@@ -38,9 +38,11 @@ from edl_worker.training.replica import ParameterReplica, read_slots
 from edl_worker.training.replica_member import ReplicaMember
 from edl_worker.training.trainer import GradientTrainer, LocalTrainer
 from edl_worker.transport.parameter_client import ParameterClient
-from edl_worker.transport.replica_client import ReplicaClient
 
 log = logging.getLogger(__name__)
+
+MakeMember = Callable[[ReplicaEngine, str], ReplicaMember]
+"""Makes this worker a member of the replica group, with a model and how its loss reduces."""
 
 
 class TaskRunner:
@@ -54,7 +56,7 @@ class TaskRunner:
         self,
         loaded: LoadedModel,
         client: ParameterClient,
-        replicas: ReplicaClient,
+        make_member: MakeMember,
         state: SharedState,
         metrics: WorkerMetrics,
         settings: Settings,
@@ -63,12 +65,11 @@ class TaskRunner:
         self.model: ModelDescription = loaded.describe()
         self._loaded = loaded
         self._client = client
-        self._replicas = replicas
         self._state = state
         self._training: _Training | None = None
         if loaded.steps is not None:
             self._training = _Training(
-                loaded, loaded.steps, client, replicas, state, metrics, settings
+                loaded, loaded.steps, client, make_member, state, metrics, settings
             )
             self._training.loop.profiler = profiler
         self._at: tuple[int, Batch] | None = None
@@ -80,7 +81,8 @@ class TaskRunner:
     def join(self, admission: JobAdmission) -> None:
         """Use the parameters of the job that has admitted this model."""
         self._client.open(admission, self.model)
-        self._replicas.open(admission.layout_fingerprint)
+        if self._training is not None and self._training.member is not None:
+            self._training.member.open(admission.layout_fingerprint)
         if not admission.send_initial_values:
             return
         assert self._training is not None, "only a training job has initial values"
@@ -226,7 +228,7 @@ class _Training:
         loaded: LoadedModel,
         steps: StepEngine,
         client: ParameterClient,
-        replicas: ReplicaClient,
+        make_member: MakeMember,
         state: SharedState,
         metrics: WorkerMetrics,
         settings: Settings,
@@ -250,7 +252,7 @@ class _Training:
         if job.training.replicated:
             reduction = job.training.reduction or steps.describe().reduction
             replica_steps = cast(ReplicaEngine, steps)  # since the job is replicated
-            self.member = ReplicaMember(replica_steps, client, replicas, state, reduction)
+            self.member = make_member(replica_steps, reduction)
             self.values = self.member
             self.loop = ReplicatedLoop(member=self.member, **options)
         else:

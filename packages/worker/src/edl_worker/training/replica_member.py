@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,15 @@ import numpy.typing as npt
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.codec.replicas import decode_note, encode_note
-from edl_worker.collectives.peers import GenerationEnded
-from edl_worker.collectives.shared_memory import Memory, SharedMemoryGroup
 from edl_worker.concurrency.background_call import BackgroundCall
 from edl_worker.concurrency.shared_state import LeavingError, SharedState
 from edl_worker.core.batch import Batch
+from edl_worker.core.collectives import (
+    CollectiveGroup,
+    Collectives,
+    GenerationEnded,
+    PeerUnreachable,
+)
 from edl_worker.core.exchange import ParameterReply, PullRequest
 from edl_worker.core.member_progress import MemberProgress
 from edl_worker.core.replica_engine import ReplicaEngine
@@ -44,6 +47,7 @@ class ReplicaMember:
 
     Args:
         steps: the model; its values are the member's, unless a task has put these aside.
+        collectives: the way to meet the other members.
         reduction: ``mean`` or ``sum``: how the loss reduces a minibatch.
     """
 
@@ -52,12 +56,14 @@ class ReplicaMember:
         steps: ReplicaEngine,
         parameters: ParameterClient,
         client: ReplicaClient,
+        collectives: Collectives,
         state: SharedState,
         reduction: str,
     ) -> None:
         self._steps = steps
         self._parameters = parameters
         self._client = client
+        self._collectives = collectives
         self._state = state
         self._progress = MemberProgress(client.worker_id)
         self._reporter = ReplicaReporter(client, self._progress, state)
@@ -70,8 +76,7 @@ class ReplicaMember:
         self._sending: BackgroundCall[None] = BackgroundCall("values")
         self._leaves = False
         self._failure: Exception | None = None  # because of which this worker can be no member
-        self._group: SharedMemoryGroup | None = None  # None: alone, or no member
-        self._memory: tuple[tuple[int, ...], Memory] | None = None  # and the members that share it
+        self._group: CollectiveGroup | None = None  # None: alone, or no member
         self._computed: tuple[tuple[int, int], int | None, StepResult] | None = None
         self._aside: npt.NDArray[np.uint8] | None = None  # the member's values, while a task ...
         self._shown: str | None = None  # ... uses this frozen version in their place
@@ -80,6 +85,10 @@ class ReplicaMember:
     def version(self) -> int | None:
         """The version of the member's values."""
         return self._progress.version
+
+    def open(self, layout_fingerprint: str) -> None:
+        """Take part with values of this layout from now on."""
+        self._client.open(layout_fingerprint)
 
     # --- membership ------------------------------------------------------------------------
 
@@ -153,7 +162,7 @@ class ReplicaMember:
         self._close_group()
         with self._reporter.lock:
             self._progress.forget()
-        self._memory = self._computed = self._aside = self._shown = self._failure = None
+        self._computed = self._aside = self._shown = self._failure = None
 
     def _take_part(self) -> None:
         if self._group is not None and self._group.is_awaited(_IDLE_S):
@@ -173,6 +182,10 @@ class ReplicaMember:
         try:
             self._meet(generation)
             self._fetch_values(generation)
+        except PeerUnreachable as error:
+            log.warning("generation %d cannot begin: %s", generation.number, error)
+            self._stop(error.worker, error.cause)
+            return
         except GenerationEnded as error:
             log.info("generation %d ends before it has begun: %s", generation.number, error)
             self._stop()
@@ -197,30 +210,8 @@ class ReplicaMember:
             "generation %d begins at version %d: member %d of %d",
             *(generation.number, generation.version, rank + 1, len(members)),
         )
-        # A process that is no member any more, but slow to notice, may still write to old memory.
-        same = self._memory is not None and (
-            set(members) == set(generation.sources) == set(self._memory[0])
-        )
-        kept = self._memory[1] if same and self._memory is not None else None
-        self._memory = None
-        if len(members) == 1:
-            return
-        # A new master counts generations anew.
-        folder = Path(generation.folder) / f"{self._client.incarnation}-{generation.number}"
-        try:
-            self._group = SharedMemoryGroup(
-                folder, rank, len(members), self._parts, self._is_over, kept
-            )
-        except OSError as error:
-            raise EdlError(
-                ErrorCode.SYSTEM,
-                f"worker {self._client.worker_id} cannot exchange gradients with the others of "
-                f"this machine: {error}",
-                where=str(folder),
-                remedy="Workers of a job that trains with --strategy allreduce need memory for all "
-                "gradients of the model and a folder of the job that they can write.",
-            ) from error
-        self._memory = members, self._group.memory
+        if len(members) > 1:
+            self._group = self._collectives.meet(generation, self._parts, self._is_over)
 
     def _fetch_values(self, generation: Generation) -> None:
         """Make the values those of the generation's version."""
@@ -236,9 +227,9 @@ class ReplicaMember:
             if len(generation.sources) == len(generation.members):
                 return
             nbytes = self._steps.layout.nbytes
-            is_sender = self._group.rank == 0
+            is_sender = generation.members[0] == self._client.worker_id
             content = self._steps.pack().data if is_sender else self._buffer.open(nbytes)
-            self._group.broadcast(0, content)
+            self._group.broadcast(content)
         if not has_values:
             self._steps.assign(self._buffer.content)
             self._computed = None
@@ -247,11 +238,11 @@ class ReplicaMember:
         leaving = self._state.leaving and not self._leaves
         return self._progress.ended or leaving or self._state.master_replaced
 
-    def _stop(self) -> None:
-        """Make no further step in this generation, and say so."""
+    def _stop(self, unreachable: int | None = None, cause: str = "") -> None:
+        """Make no further step in this generation, and say so; see ``MemberProgress.stop``."""
         self._close_group()
         with self._reporter.lock:
-            self._progress.stop()
+            self._progress.stop(unreachable, cause)
         self._reporter.hurry()
 
     def _close_group(self) -> None:

@@ -11,10 +11,16 @@ from edl_worker.transport.master_connection import MasterConnection, raise_repor
 
 
 class ReplicaClient:
-    """A client of the replica group; methods raise as those of ``TaskClient``."""
+    """A client of the replica group; methods raise as those of ``TaskClient``.
 
-    def __init__(self, connection: MasterConnection) -> None:
+    Args:
+        connection: to the master.
+        address: at which peers reach this worker; empty where they need none.
+    """
+
+    def __init__(self, connection: MasterConnection, address: str) -> None:
         self._connection = connection
+        self._address = address
         self._settings = connection.settings
         self._stub = replicas_pb2_grpc.ReplicasStub(connection.channel)
         self._fingerprint = ""
@@ -50,9 +56,15 @@ class ReplicaClient:
     def _join(self, after: int, wait_s: float, timeout_s: float) -> JoinAnswer:
         connection = self._connection
         request = codec.encode_join(
-            connection.identity, connection.incarnation, self._fingerprint, after, wait_s
+            connection.identity,
+            incarnation=connection.incarnation,
+            layout_fingerprint=self._fingerprint,
+            after=after,
+            wait_s=wait_s,
+            address=self._address,
         )
-        return codec.decode_join(self._stub.Join(request, timeout=wait_s + timeout_s))
+        reply = self._stub.Join(request, timeout=wait_s + timeout_s)
+        return codec.decode_join(reply, request.incarnation)
 
     def report(self, incarnation: str, report: Report) -> ReportAnswer:
         """Send one report, without a second attempt: the next one comes soon enough.
