@@ -74,12 +74,8 @@ def test_all_reduce_accepts_what_is_true_of_it_anyway() -> None:
     assert make({**ALLREDUCE, **same}) == make(ALLREDUCE)
 
 
-def test_all_reduce_does_not_run_between_machines_yet() -> None:
-    problem = make_and_return_problem({**ALLREDUCE, "platform": "kubernetes"})
-    assert "--strategy allreduce cannot be combined with --platform kubernetes" in problem.what
-    assert "not between machines yet" in problem.what
-    for way in ("--strategy parameter-server", "--platform processes", "--platform docker"):
-        assert way in problem.remedy
+def test_all_reduce_runs_between_machines() -> None:
+    assert make({**ALLREDUCE, "platform": "kubernetes"}).platform == "kubernetes"
 
 
 def test_in_a_settings_file_options_of_the_parameter_server_are_for_other_jobs() -> None:

@@ -11,7 +11,8 @@ MASTER_PORT = 7070
 """gRPC of the master: tasks, job, and parameters; also of a parameter server."""
 
 STREAM_PORT = 7071
-"""Direct parameter connections of the master; also of a parameter server."""
+"""Direct parameter connections of the master, and of a parameter server; of a worker, the
+connections on which workers add up their gradients."""
 
 PAGE_PORT = 7072
 """Status page and metrics of the master."""

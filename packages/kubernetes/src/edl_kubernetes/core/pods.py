@@ -88,6 +88,12 @@ def worker_pod(job: Submission, user_templates: PodTemplates) -> JsonObject:
     classes = worker_priorities(job)
     if len(classes) == 1:
         pod["spec"]["priorityClassName"] = classes[0].name
+    (container,) = pod["spec"]["containers"]
+    container["ports"] = [{"name": "replicas", "containerPort": objects.STREAM_PORT}]
+    container["env"] += [
+        _from_pod("EDL_RING_HOST", "status.podIP"),
+        {"name": "EDL_RING_PORT", "value": str(objects.STREAM_PORT)},
+    ]
     pod = _merge(pod, user_templates.common)
     return _complete(_limit_threads(_merge(pod, user_templates.workers)))
 

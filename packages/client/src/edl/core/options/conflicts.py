@@ -12,7 +12,7 @@ from edl.core.options.kubernetes import ClusterOptions, PodOptions
 from edl.core.options.option import Given, Verb
 from edl.core.options.strategies import ALLREDUCE, FIXED_BY_ALLREDUCE, LOCAL, PARAMETER_SERVER
 from edl.core.options.table import BY_NAME
-from edl.core.platforms import DOCKER, KUBERNETES, PLATFORMS, PROCESSES
+from edl.core.platforms import KUBERNETES, PLATFORMS
 from edl.core.problem import usage
 from edl_runtime.image_names import pinned_name
 
@@ -157,14 +157,6 @@ def _check_strategy(given: Mapping[str, Given], values: Mapping[str, Any]) -> No
 
 def _check_allreduce(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
     chosen = f"--strategy {ALLREDUCE}"
-    if values["platform"] == KUBERNETES:
-        raise usage(
-            f"{chosen} cannot be combined with --platform {KUBERNETES}: workers exchange their"
-            " gradients in the memory of one machine, and not between machines yet",
-            where=given["strategy"].where,
-            remedy=f"Use --strategy {PARAMETER_SERVER}; or train on one machine, with --platform"
-            f" {PROCESSES.name} or --platform {DOCKER}.",
-        )
     for name, fixed in FIXED_BY_ALLREDUCE.items():
         entry, flag = given.get(name), BY_NAME[name].flag
         if entry is not None and entry.explicit and values[name] != fixed.value:

@@ -38,7 +38,7 @@ FIXED_BY_ALLREDUCE: Mapping[str, FixedOption] = {
     "max_staleness": FixedOption(0, "no gradient is ever behind"),
     "overlap": FixedOption(False, "a step ends when all workers have the sum of the gradients"),
     "local_steps": FixedOption(1, "workers exchange their gradients in each step"),
-    "wire_precision": FixedOption("float32", "workers exchange float32 through shared memory"),
+    "wire_precision": FixedOption("float32", "workers add up numbers of 32 bits"),
     "embedding_threshold": FixedOption(
         0, "there are no embedding tables with it yet, so every layer stays in the model"
     ),

@@ -27,7 +27,7 @@ class TrainingOptions:
         Option(
             Choice((PARAMETER_SERVER, ALLREDUCE), synonyms=OF_ELASTICDL),
             "How several workers train one model: through a parameter server; or (new) by adding up"
-            " their gradients in each step, on one machine and without embedding tables.",
+            " their gradients in each step, for models without embedding tables.",
             ALLREDUCE,
             default=PARAMETER_SERVER,
             verbs=TRAIN,
