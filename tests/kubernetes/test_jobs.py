@@ -69,7 +69,6 @@ class HeldZoo:
     def __init__(self, cluster: Cluster, files: Path) -> None:
         self.folder, self._held = files / "zoo", files / "held"
         self.folder.mkdir()
-        self._held.touch()
         shutil.copy(ROOT / "model_zoo" / "counting.py", self.folder)
         source = (ROOT / "tests" / "zoo" / "held.py").read_text()
         waits = source.replace('os.environ["EDL_TEST_HELD"]', repr(str(self._held)))
@@ -83,13 +82,30 @@ class HeldZoo:
         )
         self.volume = "configmap/held-zoo:/model_zoo"
 
+    def hold(self) -> None:
+        self._held.touch()
+
     def release(self) -> None:
         self._held.unlink(missing_ok=True)
 
 
-def pods(cluster: Cluster, role: str) -> list[dict[str, Any]]:
+@pytest.fixture(scope="module")
+def zoo(cluster: Cluster, submitter: Submitter, files: Path) -> HeldZoo:
+    return HeldZoo(cluster, files)
+
+
+@pytest.fixture(scope="module")
+def numbers(files: Path) -> Path:
+    data = files / "numbers.recordio"
+    with recordio.Writer(str(data)) as writer:
+        for number in range(RECORDS):
+            writer.write(recordio.example.encode({"number": np.array([number])}))
+    return data
+
+
+def pods(cluster: Cluster, role: str, job: str = "counting") -> list[dict[str, Any]]:
     """The pods of a role that run and are not leaving."""
-    selector = f"--selector={objects.LABEL_JOB}=counting,{objects.LABEL_ROLE}={role}"
+    selector = f"--selector={objects.LABEL_JOB}={job},{objects.LABEL_ROLE}={role}"
     found = cluster.kubectl("get", "pods", f"--namespace={NAMESPACE}", selector, "--output=json")
     return [
         item
@@ -216,18 +232,15 @@ def export_meanwhile(submitter: Submitter, files: Path) -> None:
 
 
 def test_a_job_of_a_submitter_counts_each_record_once_and_refuses_other_callers(
-    cluster: Cluster, submitter: Submitter, files: Path, job_image: str
+    cluster: Cluster, submitter: Submitter, files: Path, zoo: HeldZoo, numbers: Path, job_image: str
 ) -> None:
-    with recordio.Writer(str(files / "numbers.recordio")) as writer:
-        for number in range(RECORDS):
-            writer.write(recordio.example.encode({"number": np.array([number])}))
     output = files / "models" / "counting"
-    zoo = HeldZoo(cluster, files)
+    zoo.hold()
     edl(
         submitter,
         *("train", "--name", "counting", *submitter.arguments, "--volumes", zoo.volume),
         *("--num-workers", "2", "--parameter-servers", "1", *zoo.arguments),
-        *("--params", f"size={RECORDS}", "--data", str(files / "numbers.recordio")),
+        *("--params", f"size={RECORDS}", "--data", str(numbers)),
         *("--minibatch-size", "16", "--num-epochs", str(EPOCHS), "--snapshot-interval", "1s"),
         *("--output", str(output), "--detach", "-o", "json"),
     )
@@ -284,3 +297,42 @@ def test_a_job_of_a_submitter_counts_each_record_once_and_refuses_other_callers(
         *("wait", "--for=delete", owned, "--selector=app.kubernetes.io/instance=counting"),
         *(f"--namespace={NAMESPACE}", "--timeout=300s"),
     )
+
+
+def test_pods_that_train_in_step_are_lost_and_added(
+    cluster: Cluster, submitter: Submitter, files: Path, zoo: HeldZoo, numbers: Path
+) -> None:
+    """They add up their gradients from pod to pod, and each record counts once per epoch."""
+    output = files / "models" / "replicated"
+    zoo.hold()
+    edl(
+        submitter,
+        *("train", "--name", "replicated", *submitter.arguments, "--volumes", zoo.volume),
+        *("--strategy", "allreduce", "--num-workers", "3", *zoo.arguments),
+        *("--params", f"size={RECORDS}", "--data", str(numbers), "--minibatch-size", "16"),
+        *("--num-epochs", str(EPOCHS), "--output", str(output), "--detach"),
+    )
+
+    def status() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(edl(submitter, "status", "replicated", "-o", "json"))
+        return found
+
+    eventually(lambda: status()["records_trained"] > 0, "training")
+    lost = pods(cluster, objects.WORKER, "replicated")[0]["metadata"]["name"]
+    cluster.kubectl(
+        "delete", "pod", lost, f"--namespace={NAMESPACE}", "--grace-period=0", "--force"
+    )
+    eventually(
+        lambda: (
+            len(at_work := pods(cluster, objects.WORKER, "replicated")) == 3
+            and lost not in {pod["metadata"]["name"] for pod in at_work}
+        ),
+        "another worker in its place",
+    )
+    trained = status()["records_trained"]
+    eventually(lambda: status()["records_trained"] > trained, "training goes on")
+    zoo.release()
+    edl(submitter, "wait", "replicated")
+    (weights,) = load_file(output / "parameters.safetensors").values()
+    assert np.all(weights == EPOCHS)
+    edl(submitter, "delete", "replicated", "--yes")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from replica_checks import check, check_end
 from replica_member import Action, Budget
 from replica_world import World
 
@@ -22,10 +23,10 @@ def explore(start: World, limit: int = 10_000_000) -> int:
         for world, way in ways:
             steps = list(world.actions())
             if not steps:
-                _tell(way, world.check_end)
+                _tell(way, lambda world=world: check_end(world))
             for action in (*steps, *world.faults()):
                 new = world.copy()
-                _tell((*way, action), lambda new=new, action=action: new.act(action))
+                _tell((*way, action), lambda new=new, action=action: _act(new, action))
                 key = new.key()
                 if key not in seen:
                     seen.add(key)
@@ -52,12 +53,17 @@ def play(seed: int) -> World:
     while True:
         steps, faults = list(world.actions()), list(world.faults())
         if not steps:
-            _tell(tuple(way), world.check_end)
+            _tell(tuple(way), lambda: check_end(world))
         if not steps and not faults:
             return world
         is_fault = faults and (not steps or not random.randrange(patience))
         way.append(random.choice(faults if is_fault else steps))
-        _tell(tuple(way), lambda: world.act(way[-1]))
+        _tell(tuple(way), lambda: _act(world, way[-1]))
+
+
+def _act(world: World, action: Action) -> None:
+    world.act(action)
+    check(world)
 
 
 def _tell(way: tuple[Action, ...], check: Callable[[], None]) -> None:

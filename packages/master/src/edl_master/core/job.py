@@ -110,8 +110,7 @@ class JobStateMachine:
             raise ValueError("a job needs at least one record of data")
         self._identity = identify(settings, data)
         names, emit = (data_names, validation_names), (self._emit, self._emit_now)
-        components = build_components(settings, data, validation, *names, *emit)
-        self._components = components
+        self._components = components = build_components(settings, data, validation, *names, *emit)
         self._workers = components.workers
         components.reports.take_over(interruption.workers)
         self._workflow = components.workflow
@@ -262,8 +261,7 @@ class JobStateMachine:
         if not self._begun:
             self._begin(now)
         elif not self._outcome.decided:
-            holders = self._components.ledger.leases.holders
-            self._progress.spend(self._workers.time_use(holders))
+            self._progress.spend(self._workers.time_use(self._components.ledger.leases.holders))
         self._replication.proceed(now)  # before anything that may save what counts
         self._checks.run(self._phases.now, now)
 
@@ -271,9 +269,8 @@ class JobStateMachine:
         self._begun = True
         what = "continues from a checkpoint" if self._restored else "starts"
         records, workers = self._workflow.records_total, self._workers.maximum
-        line = f"The job {what}: {records} record{'s'[: records != 1]}, "
-        line += f"{workers} worker{'s'[: workers != 1]}."
-        self._emit(LogEvent("JobStarted", line, facts={"records": str(records)}))
+        what += f": {records} record{'s'[: records != 1]}, {workers} worker{'s'[: workers != 1]}."
+        self._emit(LogEvent("JobStarted", f"The job {what}", facts={"records": str(records)}))
         self._components.instances.begin(now)
 
     def _ready(self, event: WorkerReady, now: float) -> None:
