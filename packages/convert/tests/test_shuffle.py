@@ -72,10 +72,35 @@ def test_images_of_folders_are_shuffled(edl: Call, photos: Path) -> None:
     assert [one["label"][0] for one in examples("sorted/*.recordio")] == [0] * 40 + [1] * 40
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.recordio"])
+def test_rows_that_a_split_has_drawn_are_shuffled_unless_their_order_is_wanted(
+    edl: Call, table: Path, name: str
+) -> None:
+    if name == "t.parquet":
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.csv.read_csv(table), name)
+    elif name == "t.recordio":
+        edl("data", "convert", "t.csv", "--to", name)
+    command = ("data", "convert", name, "--split", "0.5", "--to")
+    edl(*command, "out")
+    edl(*command, "kept", "--no-shuffle")
+    for part in ("train", "test"):
+        numbers = [one["number"][0] for one in examples(f"out/{part}/*")]
+        assert numbers != sorted(numbers)
+        assert longest_run([one["class"][0] for one in examples(f"out/{part}/*")]) < 20
+        numbers = [one["number"][0] for one in examples(f"kept/{part}/*")]
+        assert numbers == sorted(numbers)
+    assert sorted(one["number"][0] for one in examples("out/*/*")) == list(range(ROWS))
+
+
 def test_the_rows_of_a_table_keep_their_order_unless_asked(edl: Call, table: Path) -> None:
     edl("data", "convert", "t.csv", "--to", "out")
     in_order = [one["number"][0] for one in examples("out/*.recordio")]
     assert in_order == list(range(ROWS))
+    edl("data", "convert", "t.csv", "--label", "class", "--to", "labelled")
+    assert [one["number"][0] for one in examples("labelled/*.recordio")] == in_order
     edl("data", "convert", "t.csv", "--to", "mixed", "--shuffle")
     shuffled = examples("mixed/*.recordio")
     assert sorted(one["number"][0] for one in shuffled) == in_order

@@ -102,8 +102,9 @@ password_file_option = option(
 @option(
     "--shuffle/--no-shuffle",
     default=None,
-    help="Write the records in a random order. [default: only images of folders, which are sorted "
-    "by class otherwise; rows keep their order, as a line of predictions belongs to a row]",
+    help="Write the records in a random order. [default: with --split, and images of folders, "
+    "which are sorted by class otherwise; without --split, rows keep their order, as a line of "
+    "predictions belongs to a row]",
 )
 @option(
     "--seed",

@@ -39,9 +39,9 @@ class FileLayout:
         split: part of the records that goes to ``train``, the rest to ``test``; None for no
             split. Each record is drawn by itself, so the parts are near this, not exact.
         seed: of that draw, and of the order.
-        shuffle: whether the records are written in a random order; None: only those of folders
-            of images, which have no order of their own. Any other source keeps its order by
-            default, since a line of predictions belongs to a row.
+        shuffle: whether the records are written in a random order; None: those of a split, and
+            of folders of images, which have no order of their own. Without a split, rows keep
+            their order, since a line of predictions belongs to a row.
     """
 
     records_per_file: int = 0
@@ -251,10 +251,11 @@ class _Shards:
 
 def _put_in_order(source: ExampleSource, layout: FileLayout, scratch: Path) -> Iterator[bytes]:
     """Return the records in the order of the layout."""
+    wanted = layout.shuffle
     if isinstance(source, Unordered):
-        if layout.shuffle is not False:
+        if wanted is not False:
             source.shuffle(layout.seed)
-    elif layout.shuffle:
+    elif wanted or (wanted is None and layout.split is not None):
         return shuffle(_readable(source), layout.seed, scratch)
     return _readable(source)
 
