@@ -207,15 +207,22 @@ def test_no_policy_lets_pods_reach_the_metadata_of_a_cloud(
     assert is_open("203.0.113.1")
 
 
-def test_each_image_of_the_builder_can_be_pinned_in_one_place(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_every_image_is_our_own_or_pinned_by_its_digest(cluster: Cluster, tmp_path: Path) -> None:
+    folders = [file.parent for file in DEPLOYMENT.rglob("kustomization.yaml")]
+    images = {
+        image
+        for folder in folders
+        for image in re.findall(r"image: (\S+)", cluster.kubectl("kustomize", str(folder)))
+    }
+    own = {each for each in images if each.startswith("registry.example.com/edl/")}
+    (engine,) = images - own
+    assert re.fullmatch(rf"{ENGINE}@sha256:[0-9a-f]{{64}}", engine)
     folder = shutil.copytree(DEPLOYMENT / "builder", tmp_path / "builder")
-    digest = f"sha256:{'0' * 64}"
     file = folder / "kustomization.yaml"
+    digest = f"sha256:{'0' * 64}"
     file.write_text(re.sub(r"newTag: [\w.-]+", f"digest: '{digest}'", file.read_text()))
-    images = re.findall(r"image: (\S+)", cluster.kubectl("kustomize", str(folder)))
-    assert images == [f"registry.example.com/edl/builder@{digest}", f"{ENGINE}@{digest}"]
+    images = set(re.findall(r"image: (\S+)", cluster.kubectl("kustomize", str(folder))))
+    assert images == {f"registry.example.com/edl/builder@{digest}", engine}, "ours can be pinned"
 
 
 def test_policies_and_scraping_name_the_labels_and_ports_that_pods_have() -> None:
