@@ -8,10 +8,10 @@ from edl.core.exit_numbers import DECLINED, INTERRUPTED, UNREAD, UNWRITABLE
 
 MEANINGS: dict[int, str] = {
     0: "the command succeeded",
-    1: "the job or its trial run failed, or edl doctor found something missing",
+    1: "the job failed in another way, or edl doctor found something missing",
     2: "wrong option, argument or setting",
     3: "data: missing, empty, unreadable or damaged",
-    4: "model file: missing, broken, or unsuitable for the data",
+    4: "model file: missing, broken, unsuitable for the data, or its loss is not finite",
     5: "output, job or port exists or is in use",
     6: "no such job, worker or build; or the job is over",
     UNWRITABLE: "the machine: disk full, output cannot be written, no memory",
@@ -52,7 +52,7 @@ PRESENTATIONS: dict[str, ErrorPresentation] = {
     "SHAPE_MISMATCH": ErrorPresentation(4, "data and model disagree"),
     "UNKNOWN_PARAMETER": ErrorPresentation(2),
     "OPTIMIZER_UNSUPPORTED": ErrorPresentation(4),
-    "NAN_LOSS": ErrorPresentation(1),
+    "NAN_LOSS": ErrorPresentation(4),
     "USER_CODE": ErrorPresentation(4, "the model file raised an error"),
     "OUTPUT_EXISTS": ErrorPresentation(5, "output exists"),
     "OUTPUT_UNWRITABLE": ErrorPresentation(7),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -61,10 +62,10 @@ class ReplicatedLoop(BatchLoop):
         with self._explain_errors(lease, index, batch):
             computed = self.member.compute(lease, index, batch)
         if not computed.is_finite:
-            what = "loss" if computed.has_finite_gradient else "gradient"
-            raise task_errors.not_finite_error(
-                lease, index, self.member.version, f"the {what} is not finite", [batch]
-            )
+            what = f"the loss is {computed.loss}"
+            if math.isfinite(computed.loss):
+                what = "the gradient is not finite"
+            raise task_errors.not_finite_error(lease, index, self.member.version, what, [batch])
         between = time.perf_counter()
         self.metrics.compute_s.observe(between - started)
         with self._explain_errors(lease, index, batch):

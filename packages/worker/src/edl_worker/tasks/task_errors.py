@@ -162,7 +162,8 @@ def not_finite_error(
         ErrorCode.NAN_LOSS,
         f"{what} at parameter version {version}",
         where=where,
-        remedy="Lower the learning rate, or clip gradients (clipnorm).",
+        remedy="Lower the learning rate (--set learning-rate=...), clip gradients (clipnorm), or "
+        "look for logarithms of zero and divisions by zero in model and loss.",
     )
 
 
