@@ -134,6 +134,7 @@ def decode_status(message: job_pb2.JobStatus) -> JobStatus:
         strategy=message.settings.get("training.strategy", ""),
         workers_min=wanted.min,
         workers_max=wanted.max,
+        dead_tasks=sum(counts.dead for counts in message.tasks.values()),
         dead_letters=tuple(map(_dead_letter, message.dead_letters)),
         servers=tuple(fields.decode(ParameterServerStatus, each) for each in message.servers),
         table_rows=dict(message.embedding_rows),

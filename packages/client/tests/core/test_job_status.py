@@ -24,6 +24,7 @@ from edl.core.job_status import (
 from edl.core.options import Verb
 from edl.core.problem import Problem
 from edl.render import job_text
+from edl.render.table import table
 from edl_proto.v1 import job_pb2
 
 RUNNING = JobStatus(
@@ -87,9 +88,8 @@ def test_failures_on_the_way_are_listed() -> None:
         assert (
             "3 master restarts, 2 preemptions, 1 worker failure, 64 records computed again" in text
         )
-    text = "\n".join(job_text.summary(status))
-    assert "NOT done: 1 task" in text
-    assert "a.recordio [0, 9)" in text
+        assert "NOT done: 1 task" in text
+        assert "a.recordio [0, 9)" in text
 
 
 def test_a_difference_between_examples_and_records_is_shown() -> None:
@@ -170,7 +170,7 @@ def test_which_events_are_notable() -> None:
 
 def test_columns_are_aligned_numbers_to_the_right() -> None:
     rows = [("a", "1"), ("longer", "1,000")]
-    assert job_text.table(("NAME", "N"), rows) == [
+    assert table(("NAME", "N"), rows) == [
         "NAME        N",
         "a           1",
         "longer  1,000",

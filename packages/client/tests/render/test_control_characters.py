@@ -20,6 +20,7 @@ from edl.render import errors, job_text, terminal
 from edl.render.build_display import LiveBuild, PlainBuild
 from edl.render.live_display import LiveDisplay
 from edl.render.log_text import log_line_parts
+from edl.render.table import table
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.monitoring.log_lines import LogEntry
 
@@ -105,7 +106,7 @@ def test_no_text_of_others_adds_a_line_of_its_own() -> None:
         *job_text.status_lines(status),
         *job_text.summary(over),
         *(line for row in job_text.outcome(over) for line in row),
-        *job_text.table(("NAME",), [(FORGED,)]),
+        *table(("NAME",), [(FORGED,)]),
         job_text.event_line(JobEvent(1, "", 0.0, FORGED, FORGED, FORGED)),
         *job_text.failure_lines(Failure("INTERNAL", FORGED, FORGED, FORGED, FORGED)),
         str(EdlError(ErrorCode.INTERNAL, FORGED, where=FORGED, remedy=FORGED)),

@@ -14,6 +14,7 @@ from joined_job import CONTEXT, DATA, SETTINGS, WORKER, join_worker, lease, mini
 
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
+from edl_master.core import ledger
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import AppliedCount, ParameterCounts, Version
 from edl_master.core.interruption import Interruption
@@ -258,16 +259,19 @@ def test_a_restored_job_counts_what_only_the_parameters_count() -> None:
     assert again.view(0.0).dead_letters[0].records_trained == 2
 
 
-def test_dead_letters_in_detail_are_bounded_and_all_are_counted() -> None:
+def test_dead_letters_are_bounded_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "MAX_DEAD_LETTERS", 120)
     rules = replace(SETTINGS, allow_dead_letters=True, num_epochs=1)
     job = join_worker(JobStateMachine(rules, (4 * 150,)))
     for _ in range(150):
         granted = lease(job)
         held = ev.HeldLease(granted.task, granted.token)
-        job.handle(ev.TaskFailed(WORKER, held, Failure("USER_CODE", "boom"), True), 0.0)
+        failure = Failure("USER_CODE", "boom", detail="Traceback")
+        job.handle(ev.TaskFailed(WORKER, held, failure, True), 0.0)
         job.handle(ev.AppliedCounted(granted.task, AppliedCount()), 0.0)
     view = job.view(0.0)
-    assert len(view.dead_letters) == 100
+    details = [letter.failure.detail for letter in view.dead_letters]
+    assert details == ["Traceback"] * 100 + [""] * 20
     assert [counts.dead for counts in view.tasks.values()] == [150]
 
 

@@ -24,10 +24,10 @@ from edl.render.job_text import (
     job_row,
     outcome,
     status_lines,
-    table,
     unreadable_row,
 )
 from edl.render.output_format import Format
+from edl.render.table import table
 from edl_proto.errors import EdlError, ErrorCode
 
 _TOP_EVERY_S = 1.0

@@ -32,6 +32,7 @@ class JobResult:
         output: folder of the result.
         predictions: number of them; None unless the job predicts.
         warnings: what the trained model lacks, and why.
+        dead_tasks: tasks that failed in every attempt, whose records the job has left out.
         error: None unless the job failed, was stopped or cannot be read: code, what, where,
             remedy.
     """
@@ -48,6 +49,7 @@ class JobResult:
     output: str = ""
     predictions: int | None = None
     warnings: tuple[str, ...] = ()
+    dead_tasks: int = 0
     error: Mapping[str, str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -55,8 +57,10 @@ class JobResult:
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         values["metrics"] = dict(self.metrics)
         values["warnings"] = list(self.warnings)
-        for name in ("predictions", "error", "warnings"):
-            if values[name] is None or values[name] == []:
+        if self.predictions is None:
+            del values["predictions"]
+        for name in ("error", "warnings", "dead_tasks"):
+            if not values[name]:
                 del values[name]
         if self.error is not None:
             values["error"] = dict(self.error)
@@ -90,6 +94,7 @@ def of_status(status: JobStatus) -> JobResult:
         output=status.output,
         predictions=status.predictions if status.verb is Verb.PREDICT else None,
         warnings=status.warnings,
+        dead_tasks=status.dead_tasks,
         error=None if status.failure is None else error_fields(status.failure),
     )
 

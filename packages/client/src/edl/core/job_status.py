@@ -136,7 +136,10 @@ class JobStatus:
     master_restarts: int = 0
     preemptions: int = 0
     worker_failures: int = 0
+    dead_tasks: int = 0
+    """Tasks that failed in every attempt, whose records the job goes on without."""
     dead_letters: tuple[str, ...] = ()
+    """These tasks with their records; of very many, the first."""
     goodput: float = 0.0
     lost_s: Mapping[str, float] = field(default_factory=dict)
     """Worker seconds that trained nothing, by reason."""

@@ -13,8 +13,8 @@ from edl.cli.output import (
 )
 from edl.render import terminal
 from edl.render.errors import show
-from edl.render.job_text import table
 from edl.render.output_format import Format
+from edl.render.table import table
 
 __all__ = [
     "Format",

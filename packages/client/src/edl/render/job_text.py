@@ -19,10 +19,12 @@ from edl.core.job_status import (
 )
 from edl.core.options import Verb
 from edl.core.options.strategies import ALLREDUCE
+from edl.render.table import table
 from edl_proto.printable import clip, indent, one_line
 
 _MAX_LENGTH = 1000  # characters of one line of an error
 _DETAIL_LINES = 20  # an error stays on one screen
+_FIRST_DEAD_LETTERS = 5
 
 
 def progress_line(status: JobStatus) -> str:
@@ -125,10 +127,7 @@ def summary(status: JobStatus, keep_page_s: float = 0.0, page_link: str = "") ->
     lines.extend(_problems(status))
     if status.goodput > 0:
         lines.append(f"  goodput {goodput(status)}")
-    if status.dead_letters:
-        failed = quantities.plural(len(status.dead_letters), "task")
-        lines.append(f"  NOT done: {failed} failed in every attempt")
-        lines.extend(f"    {letter}" for letter in status.dead_letters[:5])
+    lines.extend(_dead_letters(status))
     lines.extend(f"  warning: {text}" for text in status.warnings)
     lines = [one_line(line) for line in lines]
     if status.dashboard_url:
@@ -219,24 +218,6 @@ def event_line(event: JobEvent) -> str:
     return one_line(_clip_line(f"{clock} {severity}{event.kind}: {event.message}"))
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Columns, aligned; numbers to the right."""
-    body = [[one_line(cell) for cell in row] for row in rows]
-    widths = [max(len(cell) for cell in column) for column in zip(header, *body, strict=True)]
-    right = [
-        bool(body) and all(_is_number(row[index]) for row in body) for index in range(len(header))
-    ]
-
-    def line(cells: Sequence[str]) -> str:
-        padded = (
-            cell.rjust(width) if to_right else cell.ljust(width)
-            for cell, width, to_right in zip(cells, widths, right, strict=True)
-        )
-        return "  ".join(padded).rstrip()
-
-    return [line(header), *(line(row) for row in body)]
-
-
 JOB_COLUMNS = ("NAME", "TYPE", "STATE", "DONE", "RECORDS/S", "WORKERS", "TIME")
 JOB_COLUMNS_WIDE = (*JOB_COLUMNS, "STARTED", "OUTPUT", "PAGE")
 
@@ -320,6 +301,7 @@ def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
     if status.started_at:
         lines.append(f"  started {status.started_at}, {quantities.duration(status.seconds)}")
     lines.extend(_problems(status))
+    lines.extend(_dead_letters(status))
     has_page = status.dashboard_url and not status.state.is_over
     rate = status.learning_rate
     facts = {
@@ -340,6 +322,20 @@ def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
     if not status.state.is_over:
         lines.extend(f"  {line}" for line in waits(status))
     return [one_line(line) for line in lines]
+
+
+def _dead_letters(status: JobStatus) -> list[str]:
+    """Return what a job goes on without, or has ended without; empty if there is nothing."""
+    dead = max(status.dead_tasks, len(status.dead_letters))
+    if not dead:
+        return []
+    first = status.dead_letters[:_FIRST_DEAD_LETTERS]
+    lines = [f"  NOT done: {quantities.plural(dead, 'task')} failed in every attempt"]
+    lines.extend(f"    {letter}" for letter in first)
+    if dead > len(first):
+        more = quantities.count(dead - len(first))
+        lines.append(f"    and {more} more: edl status {status.job} -o json")
+    return lines
 
 
 def _problems(status: JobStatus) -> list[str]:
@@ -392,9 +388,3 @@ def return_commands(name: str) -> list[str]:
         f"  edl wait {name}       wait for its end",
         f"  edl stop {name}       stop it",
     ]
-
-
-def _is_number(cell: str) -> bool:
-    return bool(cell) and (
-        cell == "-" or cell.strip("%").replace(",", "").replace(".", "").isdigit()
-    )

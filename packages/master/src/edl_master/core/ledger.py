@@ -17,8 +17,11 @@ from edl_master.core.leases import Lease, Leases
 from edl_master.core.tasks import OpenTask, Round
 from edl_master.core.view import DeadLetter, TaskCounts, dead_letter_from_json, dead_letter_to_json
 
-MAX_DEAD_LETTERS = 100
-"""Dead letters that are kept in detail; more are only counted, and each is an event anyway."""
+MAX_DEAD_LETTERS = 2000
+"""Dead letters that are kept; more are only counted, and each is an event anyway."""
+
+_MAX_TRACEBACKS = 100
+"""Dead letters that are kept with the traceback of their failure."""
 
 
 class Ledger:
@@ -184,6 +187,8 @@ class Ledger:
     def add_dead_letter(self, task: OpenTask, failure: Failure) -> None:
         """Add a task and its failure to the dead letters."""
         if len(self._dead_letters) < MAX_DEAD_LETTERS:
+            if len(self._dead_letters) >= _MAX_TRACEBACKS:
+                failure = replace(failure, detail="")
             letter = DeadLetter(task.key, task.records, failure, task.records_applied)
             self._dead_letters.append(letter)
 

@@ -52,7 +52,7 @@ export function showMasthead(status, reachable) {
 /** The panel for what a job ended with: an error with its remedy, or where the result is. */
 export function showVerdict(status) {
   const panel = byId("verdict");
-  const left = (status.dead_letters ?? []).length;
+  const left = Object.values(status.tasks ?? {}).reduce((sum, it) => sum + number(it.dead), 0);
   const signature = JSON.stringify([status.state, status.error, status.output, left]);
   if (panel.dataset.shown === signature) return;
   panel.dataset.shown = signature;

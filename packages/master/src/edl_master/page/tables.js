@@ -107,6 +107,7 @@ function workersNote(workers, wanted) {
   return parts.join(" · ");
 }
 
+const MAX_LETTERS = 100; // as many are shown; edl status -o json has more
 const TASK_COLUMNS = ["type", "pending", "leased", "done", "retried", "dead"];
 const TASK_NUMBERS = new Set(TASK_COLUMNS.slice(1));
 
@@ -233,7 +234,7 @@ export function showSettings(status) {
 }
 
 export function showDeadLetters(status) {
-  const letters = status.dead_letters ?? [];
+  const letters = (status.dead_letters ?? []).slice(0, MAX_LETTERS);
   show(byId("dead"), letters.length > 0);
   mirror(byId("dead-letters"), letters, (letter) => `${letter.task}|${letter.records}`, letterItem);
 }
