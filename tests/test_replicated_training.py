@@ -150,3 +150,41 @@ def callbacks():
         "e",
     )
     assert abs(edl.status("e")["metrics"]["accuracy"] - status["metrics"]["accuracy"]) < 1e-6
+
+
+def strategy_of(edl: Edl, name: str) -> str:
+    """The strategy of a job, by its status."""
+    return str(edl.status(name)["settings"]["training.strategy"])
+
+
+def test_a_model_without_tables_is_trained_by_all_reduce(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
+) -> None:
+    """Its master remembers, also where it is killed or the job is stopped."""
+    data, output = numbered(TOTAL), tmp_path / "model"
+    command = train(data, TOTAL, output, "--strategy", "auto", epochs=EPOCHS, held=held)
+    edl(*command, "--num-workers", "2", "--name", "a", "--detach")
+    eventually(lambda: records_trained(edl, "a") > 20, "some training")
+    assert strategy_of(edl, "a") == "allreduce"
+    assert "  strategy allreduce" in edl("status", "a").out
+    assert event_kinds(edl, "a").count("StrategyChosen") == 1
+
+    master = json.loads((edl.job_dir("a") / "master.json").read_bytes())
+    os.kill(master["pid"], signal.SIGKILL)
+    held.release()
+    edl("wait", "a")
+    check(output, TOTAL, EPOCHS)
+    assert strategy_of(edl, "a") == "allreduce"
+
+
+def test_a_model_with_tables_is_trained_by_a_parameter_server(
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
+) -> None:
+    data, output = numbered(TOTAL), tmp_path / "model"
+    auto = ("--strategy", "auto", "--num-workers", "2", "--name", "t")
+    edl(*train(data, TOTAL, output, *auto, epochs=EPOCHS, model="counting_rows"))
+    check(output, TOTAL, EPOCHS)
+    settings = edl.status("t")["settings"]
+    assert settings["training.strategy"] == "parameter-server"
+    assert settings["training.update"] == "ASYNC"
+    assert "StrategyChosen" in event_kinds(edl, "t")

@@ -64,7 +64,9 @@ An option on the command line or in Python that can have no effect is an error, 
 `--update async`, `--evaluation-steps` without `--validation-data`, `--checkpoint-steps` and
 `--keep-checkpoints` without `--checkpoint-dir`, and any option of updates on a parameter server
 with `--strategy allreduce`. In `edl.toml` and in variables, edl ignores such an option: it may be
-there for other jobs. [The ledger](ledger.md#which-strategy-to-choose) compares the strategies.
+there for other jobs. With `--strategy auto`, an option of updates on a parameter server chooses
+the parameter server, wherever it is set. [The ledger](ledger.md#which-strategy-to-choose) compares
+the strategies.
 """
 
 

@@ -74,10 +74,10 @@ def main(servers: int, floats: int, dim: int, workers: int) -> None:
     if group is not None:
         stores = RemoteStores(group)
         plane = Coordinator(stores)
-        model = JobModel(plane, stores, lambda _: Async())
+        model = JobModel(plane, stores, lambda *_: Async())
         role, servicer = COORDINATOR, CoordinatorServicer(plane, reporter, metrics, "bench")
     else:
-        local = build_local(buffers, lambda _: Async(), executor=threads)
+        local = build_local(buffers, lambda *_: Async(), executor=threads)
         plane, model, transfer = local.coordinator, local.model, PayloadTransfer(buffers, metrics)
         role = PARAMETERS
         servicer = ParametersServicer(local.plane, local.shard, transfer, reporter, "bench")

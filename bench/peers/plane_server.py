@@ -51,7 +51,7 @@ def main(
     access_control = AccessControl(Credentials(Path(identity))) if identity else None
     buffers = BufferPool()
     local = build_local(
-        buffers, lambda _: Async(), executor=futures.ThreadPoolExecutor(os.cpu_count() or 1)
+        buffers, lambda *_: Async(), executor=futures.ThreadPoolExecutor(os.cpu_count() or 1)
     )
     plane, metrics = local.coordinator, Metrics()
     table = TableSpec("rows", dim, Initial(Distribution.UNIFORM, 0.0, 0.05), 1)

@@ -68,7 +68,7 @@ def test_every_mode_of_updates_can_be_chosen() -> None:
     words = BY_NAME["update"].kind
     assert isinstance(words, Choice)
     chosen = {spec_of(Verb.TRAIN, update=word).training.update for word in words.values}
-    chosen.add(spec_of(Verb.TRAIN, strategy="allreduce").training.update)
+    chosen |= {spec_of(Verb.TRAIN, strategy=each).training.update for each in ("allreduce", "auto")}
     assert chosen == set(job_pb2.UpdateMode.values()) - {job_pb2.UPDATE_MODE_UNSPECIFIED}
 
 

@@ -153,7 +153,7 @@ def complete(line: str, **more: str) -> list[str]:
         ("edl wait first s", ["second"]),
         ("edl train --upd", ["--update"]),
         ("edl train --update ", ["sync", "async", "bounded"]),
-        ("edl train --strategy a", ["allreduce"]),
+        ("edl train --strategy a", ["auto", "allreduce"]),
         ("edl predict --format p", ["parquet"]),
         ("edl data convert --format i", ["images", "idx"]),
         ("edl list -o j", ["json"]),

@@ -113,4 +113,41 @@ def test_an_option_on_the_command_line_does_not_change_a_strategy_in_a_settings_
 
 def test_a_word_that_is_no_strategy() -> None:
     problem = make_and_return_problem({**TRAIN, "strategy": "mirrored"})
-    assert "'mirrored' is not one of parameter-server, allreduce" in problem.what
+    assert "'mirrored' is not one of auto, allreduce, parameter-server" in problem.what
+
+
+AUTO: dict[str, Any] = {**TRAIN, "strategy": "auto", "num_workers": 2}
+
+
+@pytest.mark.parametrize("platform", ["processes", "docker", "kubernetes"])
+def test_the_model_decides_between_the_strategies(platform: str) -> None:
+    job = make({**AUTO, "platform": platform})
+    assert (job.strategy, job.update) == ("auto", "auto")
+    assert (job.grads_to_wait, job.max_staleness, job.overlap) == (0, 0, False)
+    assert job.embedding_threshold == 1 << 20, "by which the model is found to have tables"
+
+
+@pytest.mark.parametrize(
+    ("options", "update"),
+    [
+        ({"update": "async"}, "async"),
+        ({"update": "sync", "grads_to_wait": 2}, "sync"),
+        ({"update": "bounded", "max_staleness": 3}, "bounded"),
+        ({"overlap": True}, "async"),
+        ({"local_steps": 4}, "async"),
+        ({"wire_precision": "bfloat16"}, "async"),
+        ({"embedding_threshold": 100}, "async"),
+        ({"parameter_servers": 1}, "async"),
+    ],
+)
+def test_an_option_of_the_parameter_server_decides_before_the_model(
+    options: dict[str, Any], update: str
+) -> None:
+    job = make({**AUTO, **options})
+    assert (job.strategy, job.update) == ("parameter-server", update)
+    assert make(AUTO, **options).strategy == "parameter-server", "also in a settings file"
+
+
+def test_options_that_both_strategies_allow_leave_the_model_its_choice() -> None:
+    both = {"overlap": False, "local_steps": 1, "parameter_servers": 0, "embedding_threshold": 0}
+    assert make({**AUTO, **both}).strategy == "auto"

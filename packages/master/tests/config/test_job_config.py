@@ -9,7 +9,8 @@ import pytest
 from fakes.jobs import complete_spec
 
 from edl_master.config import job_config
-from edl_master.core.parameters.modes import Async, Bounded, Reduction, Sync
+from edl_master.core.parameters.modes import Async, Bounded, Reduction, Replicated, Sync
+from edl_master.core.parameters.table_spec import Distribution, Initial, TableSpec
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.names import Role
 from edl_proto.v1 import job_pb2
@@ -103,6 +104,24 @@ def test_the_update_mode_is_that_of_the_specification() -> None:
     for steps in (3, 1):
         found = read(complete_spec(training=training(local_steps=steps)))
         assert found.update_mode(Reduction.MEAN) == Async(steps)
+
+
+def test_the_model_decides_how_it_is_trained() -> None:
+    open_ = read(complete_spec(training=training(update=job_pb2.AUTO)))
+    table = TableSpec("rows", 3, Initial(Distribution.CONSTANT, 0.0, 0.0), 1)
+    assert open_.update_mode(Reduction.MEAN) == Replicated()
+    assert open_.update_mode(Reduction.MEAN, [table]) == Async()
+    assert not open_.job_settings(100).replicated, "until a worker has loaded it"
+
+
+@pytest.mark.parametrize("replicated", [False, True])
+def test_a_job_that_continues_has_decided(*, replicated: bool) -> None:
+    mode = Replicated() if replicated else Async()
+    for update in (job_pb2.AUTO, job_pb2.REPLICATED if replicated else job_pb2.ASYNC):
+        config = read(complete_spec(training=training(update=update)))
+        continued = config.continue_in(replicated=replicated)
+        assert continued.update_mode(Reduction.MEAN) == mode
+        assert continued.may_replicate is replicated
 
 
 @pytest.mark.parametrize(

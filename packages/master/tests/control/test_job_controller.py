@@ -78,7 +78,7 @@ def external() -> RecordedEffects:
 def controller(external: RecordedEffects) -> JobController:
     """A prediction job of two tasks, for two workers that are ready."""
     settings = job_settings(JobType.PREDICT, records_per_task=10, max_workers=2)
-    plane = build_local(BufferPool(), lambda reduction: Async()).coordinator
+    plane = build_local(BufferPool(), lambda *_: Async()).coordinator
     controller = JobController(JobStateMachine(settings, (20,)), plane, external)
     make_ready(controller, 2)
     return controller
@@ -197,7 +197,7 @@ def test_metric_states_are_added_up_outside_of_the_lock(
     external: RecordedEffects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = job_settings(JobType.EVALUATE, records_per_task=10, max_workers=2)
-    plane = build_local(BufferPool(), lambda reduction: Async()).coordinator
+    plane = build_local(BufferPool(), lambda *_: Async()).coordinator
     controller = JobController(JobStateMachine(settings, (40,)), plane, external)
     make_ready(controller, 2)
     begun, answered = threading.Event(), threading.Event()
@@ -236,7 +236,7 @@ def test_a_bounded_number_of_requests_waits_and_others_ask_again_later(
 ) -> None:
     monkeypatch.setattr(job_controller, "MAX_WAITING_REQUESTS", 1)
     settings = job_settings(JobType.PREDICT, records_per_task=10, max_workers=3)
-    plane = build_local(BufferPool(), lambda reduction: Async()).coordinator
+    plane = build_local(BufferPool(), lambda *_: Async()).coordinator
     controller = JobController(
         JobStateMachine(settings, (10,)), plane, external, crowded_retry_s=2.5
     )
@@ -268,7 +268,7 @@ def test_a_snapshot_without_parameters_is_skipped_and_asked_for_again(
     external: RecordedEffects,
 ) -> None:
     settings = job_settings(JobType.TRAIN, records_per_task=10, snapshot_interval_s=60.0)
-    local = build_local(BufferPool(), lambda reduction: Async())
+    local = build_local(BufferPool(), lambda *_: Async())
     now = [0.0]
     job = JobStateMachine(settings, (20,))
     controller = JobController(job, local.coordinator, external, clock=lambda: now[0])

@@ -75,6 +75,7 @@ class ReplicatedWorld(World):
     """Plays one replicated job to its end."""
 
     plane: ReplicatedPlane
+    replicated = True
 
     def prepare(self) -> None:
         """Add the members, and what they share."""

@@ -71,7 +71,8 @@ def world(seed: int) -> World:
         settings = replace(settings, allow_dead_letters=True, task_attempts=2)
     kind = World
     if type_ is JobType.TRAIN and seed % 3 == 0:
-        kind, settings = ReplicatedWorld, replace(settings, replicated=True)
+        # As an option says, or as the first worker does.
+        kind, settings = ReplicatedWorld, replace(settings, replicated=seed % 2 == 0)
     return kind(
         settings,
         data,

@@ -105,6 +105,9 @@ KILLS_IN_A_ROW = 8
 class World:
     """Plays one job to its end."""
 
+    replicated = False
+    """Whether its workers hold all values."""
+
     def __init__(
         self,
         settings: JobSettings,
@@ -382,7 +385,9 @@ class World:
         elif not process.registered:
             self._register(process)
         elif not process.ready:
-            effects = self._send(ev.WorkerReady(process.worker, process.instance))
+            effects = self._send(
+                ev.WorkerReady(process.worker, process.instance, replicated=self.replicated)
+            )
             process.ready = effects is not None
             self._mind(process, effects)
         elif self.random.random() < 0.3:

@@ -284,3 +284,21 @@ def test_a_worker_that_was_not_told_in_time_that_the_job_is_over_may_leave() -> 
     job.tell(ev.InstanceExited(A, instance(A), None, 0, preempted=False))
 
     assert job.join(A, after=job.number) == [GroupLeft()]
+
+
+@pytest.mark.parametrize("replicated", [False, True])
+def test_the_first_worker_that_is_ready_says_whether_a_job_is_replicated(
+    *, replicated: bool
+) -> None:
+    job = JobStateMachine(replace(SETTINGS, replicated=False), (8,))
+    job.handle(ev.Tick(), 0.0)
+    job.handle(ev.WorkerRegistered(A, instance(A), "host", 1), 0.1)
+    job.handle(ev.LearningRateRequested(0.5, 1), 0.2)
+    job.handle(ev.WorkerReady(A, instance(A), replicated=replicated), 0.3)
+    begun = Job.get(GenerationBegun, job.handle(GenerationRequested(A, instance(A), 0), 0.4))
+    assert begun.learning_rate == 0.5, "it was set before that was known"
+    asked = ev.LeaseRequested(A, instance(A))
+    lease = Job.get(fx.LeaseGranted, job.handle(asked, 0.5))
+    done = ev.TaskCompleted(A, HeldLease(lease.task, lease.token), 2, 0, 4, 0)
+    refused = [each for each in job.handle(done, 0.6) if isinstance(each, fx.Refused)]
+    assert bool(refused) is not replicated, "its steps may count later if members report them"

@@ -50,7 +50,7 @@ def ready(mode: UpdateMode, failures: Failures) -> LocalParts:
 
     local = build_local(
         BufferPool(),
-        lambda reduction: mode,
+        lambda *_: mode,
         on_failed=record_failure,
     )
     local.model.describe(VARIABLES, SGD, "sum")

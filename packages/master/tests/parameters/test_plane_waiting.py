@@ -43,7 +43,7 @@ SGD = json.dumps({"class_name": "SGD", "config": {"learning_rate": 1.0}})
 
 
 def make(mode: UpdateMode) -> LocalParts:
-    local = build_local(BufferPool(), lambda reduction: mode)
+    local = build_local(BufferPool(), lambda *_: mode)
     local.model.describe(VARIABLES, SGD, "sum")
     return local
 
@@ -226,7 +226,7 @@ def test_a_push_during_a_long_compilation_comes_too_early_and_counts_later(
 ) -> None:
     """A worker repeats what is NOT_READY, and takes what has no answer for a lost master."""
     monkeypatch.setattr(locked_shard, "_WARM_UP_WAIT_S", 0.01)
-    local = build_local(BufferPool(), lambda reduction: Async(), on_described=lambda: None)
+    local = build_local(BufferPool(), lambda *_: Async(), on_described=lambda: None)
     local.model.describe(VARIABLES, SGD, "sum")
     local.plane.initialize(WorkerId(0), memoryview(np.zeros(SIZE, np.float32)).cast("B"))
     local.coordinator.grant(lease(0).task, lease(0).token)
@@ -252,14 +252,14 @@ def test_a_push_during_a_long_compilation_comes_too_early_and_counts_later(
 def test_a_model_that_cannot_be_served_is_refused(
     variables: tuple[Variable, ...], optimizer: str, reduction: str, code: str
 ) -> None:
-    local = build_local(BufferPool(), lambda reduction: Async())
+    local = build_local(BufferPool(), lambda *_: Async())
     with pytest.raises(EdlError) as caught:
         local.model.describe(variables, optimizer, reduction)
     assert ErrorCode.Name(caught.value.code) == code
 
 
 def test_before_a_model_is_described_there_is_nothing() -> None:
-    local = build_local(BufferPool(), lambda reduction: Async())
+    local = build_local(BufferPool(), lambda *_: Async())
     with pytest.raises(EdlError) as caught:
         local.plane.initialize(WorkerId(0), memoryview(b""))
     assert caught.value.code == ErrorCode.NOT_READY

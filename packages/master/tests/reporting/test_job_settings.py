@@ -23,6 +23,8 @@ def test_settings_have_the_strategy_of_training() -> None:
     spec = job_pb2.JobSpec(type=job_pb2.TRAIN)
     spec.training.update = job_pb2.REPLICATED
     assert settings_of(spec) == {"type": "TRAIN", "training.strategy": "allreduce"}
+    spec.training.update = job_pb2.AUTO
+    assert settings_of(spec) == {"type": "TRAIN", "training.strategy": "auto"}, "not decided yet"
 
 
 def test_settings_have_no_passwords_and_no_variables_of_pods() -> None:

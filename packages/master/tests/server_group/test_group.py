@@ -49,7 +49,7 @@ class Servers:
         self.group = make_group()
         stores = RemoteStores(self.group)
         self.coordinator = Coordinator(stores)
-        JobModel(self.coordinator, stores, lambda _: mode).describe(VARIABLES, SGD, "sum")
+        JobModel(self.coordinator, stores, lambda *_: mode).describe(VARIABLES, SGD, "sum")
         self.shards = [
             LockedShard(BufferPool(), lambda taken: None, lambda error: None)
             for _ in range(SERVERS)

@@ -48,7 +48,7 @@ class Server:
 
     def __init__(self) -> None:
         buffers = BufferPool()
-        local = build_local(buffers, lambda _: Async())
+        local = build_local(buffers, lambda *_: Async())
         self.plane = local.coordinator
         weights = (Variable("w", (4,), "float32", True),)
         self.fingerprint, _ = local.model.describe(weights, SGD, "mean", lambda: TABLES)

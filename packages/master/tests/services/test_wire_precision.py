@@ -64,7 +64,7 @@ class Server:
     def __init__(self, *, direct: bool) -> None:
         buffers = BufferPool()
         self.metrics = Metrics()
-        local = build_local(buffers, lambda _: Async())
+        local = build_local(buffers, lambda *_: Async())
         self.plane = local.coordinator
         self.fingerprint, _ = local.model.describe(VARIABLES, SGD, "mean", lambda: (TABLE,))
         self.told: list[object] = []

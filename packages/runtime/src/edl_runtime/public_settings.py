@@ -46,6 +46,8 @@ _QUERY = re.compile(
 
 
 _UPDATE = "training.update"
+_STRATEGIES = {"REPLICATED": "allreduce", "AUTO": "auto"}
+"""By the values of edl.v1.UpdateMode that are no values of ``--update``."""
 
 
 def public_settings(settings: Mapping[str, Any], left_out: Collection[str]) -> dict[str, str]:
@@ -63,10 +65,9 @@ def public_settings(settings: Mapping[str, Any], left_out: Collection[str]) -> d
 
 
 def _name_strategy(found: dict[str, str]) -> None:
-    """Add the strategy of training as a user names it; all-reduce is no value of ``--update``."""
-    found["training.strategy"] = "parameter-server"
-    if found[_UPDATE] == "REPLICATED":  # of edl.v1.UpdateMode
-        found["training.strategy"] = "allreduce"
+    """Add the strategy of training as a user names it."""
+    found["training.strategy"] = _STRATEGIES.get(found[_UPDATE], "parameter-server")
+    if found[_UPDATE] in _STRATEGIES:
         del found[_UPDATE]
 
 

@@ -29,6 +29,7 @@ from edl.core.job_status import JobState, JobStatus
 from edl.core.options import Given, Verb, options_of
 from edl.ports.experiment_tracker import ExperimentTracker
 from edl.ports.job_backend import JobBackend, silent
+from edl.ports.model_files import Verdict
 from edl.render import build_display, line_display, terminal
 from edl.render.errors import show
 from edl.render.job_text import outcome, return_commands, summary
@@ -99,8 +100,7 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
         plan = submitter.prepare(verb, flags)
         tracker = tracker_of(plan.job)
         if plan.job.dry_run:
-            for warning in submitter.dry_run(plan):
-                terminal.warning(warning)
+            _print_verdict(submitter.dry_run(plan), quiet=quiet)
             _put_plan(plan, submitter.manifest(plan), form)
             return
         if plan.zoo is not None and not quiet:
@@ -126,6 +126,13 @@ def submit(verb: Verb, flags: Mapping[str, Given], form: Format | None, *, quiet
     if tracking is not None:
         tracking.finish()
     finish(backend, status, form, quiet=quiet, keep_page_s=plan.job.keep_page)
+
+
+def _print_verdict(verdict: Verdict, *, quiet: bool) -> None:
+    for warning in verdict.warnings:
+        terminal.warning(warning)
+    for line in verdict.strategy_lines if not quiet else ():
+        terminal.message(line)
 
 
 def _track(

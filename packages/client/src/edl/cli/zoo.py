@@ -62,7 +62,7 @@ _CHECK_OPTIONS = [
     BY_NAME[name]
     for name in (
         *("model_zoo", "model_def", "params", "input_fn", "dataset_fn", "loss", "optimizer"),
-        *("eval_metrics_fn", "feature_columns", "label_columns", "data", "data_format"),
+        *("eval_metrics_fn", "feature_columns", "label_columns", "data", "data_format", "strategy"),
     )
 ]
 _BUILD_OPTIONS = [
@@ -99,7 +99,7 @@ def check(**values: Any) -> None:
                 "errors": [error_fields(failure) for failure in verdict.failures],
             },
             output_format,
-            [] if verdict.failures else [f"{job.model_def}: no errors"],
+            [] if verdict.failures else [f"{job.model_def}: no errors", *verdict.strategy_lines],
             [] if verdict.failures else [job.model_def],
         )
         for warning in verdict.warnings:

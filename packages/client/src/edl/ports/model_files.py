@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -61,9 +61,15 @@ class Verdict:
         facts: the worker's whole report.
     """
 
-    failures: tuple[Failure, ...]
-    warnings: tuple[str, ...]
-    facts: dict[str, Any]
+    failures: tuple[Failure, ...] = ()
+    warnings: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def strategy_lines(self) -> list[str]:
+        """A line about the strategy of training; none if only data can show which it is."""
+        strategy = self.facts.get("strategy")
+        return [f"training uses --strategy {strategy}"] if strategy else []
 
 
 ModelCheck: TypeAlias = Callable[[Submission], Verdict]

@@ -18,7 +18,7 @@ from edl.core.job_status import (
     overall_rate,
 )
 from edl.core.options import Verb
-from edl.core.options.strategies import ALLREDUCE
+from edl.core.options.strategies import AUTO
 from edl.render.table import table
 from edl_proto.printable import clip, indent, one_line
 
@@ -305,7 +305,7 @@ def status_lines(status: JobStatus, page_link: str = "") -> list[str]:
     has_page = status.dashboard_url and not status.state.is_over
     rate = status.learning_rate
     facts = {
-        "strategy": ALLREDUCE if status.strategy == ALLREDUCE else "",
+        "strategy": "" if status.strategy == AUTO else status.strategy,
         "rate": "" if rate is None else f"{rate:.6g}, the learning rate that was set",
         "goodput": goodput(status) if status.goodput > 0 else "",
         "rows": table_rows(status) if status.table_rows else "",

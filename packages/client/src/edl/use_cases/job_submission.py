@@ -23,7 +23,7 @@ from edl.core.trackers import TRACKERS
 from edl.ports.data_files import DataDescriptions, DataFiles
 from edl.ports.images import ImageBuilder, ImageRecord, ImageSignatures
 from edl.ports.job_backend import JobBackend, Say, silent
-from edl.ports.model_files import ModelCheck, ModelZoos, TrainedModels
+from edl.ports.model_files import ModelCheck, ModelZoos, TrainedModels, Verdict
 from edl.use_cases import image_build, image_request
 from edl.use_cases.image_build import BuildDisplay
 from edl.use_cases.job_catalog import JobCatalog
@@ -157,20 +157,20 @@ class JobSubmitter:
         image = image_request.image_of(named, self._ports.models)
         return SubmissionPlan(named, description, False, image, request, zoo, schema, warnings)
 
-    def dry_run(self, plan: SubmissionPlan) -> tuple[str, ...]:
+    def dry_run(self, plan: SubmissionPlan) -> Verdict:
         """Check what only a look at all data and a trial run of the model show; starts no job.
 
         The data and packages of a job in containers are seen by its own processes only.
 
         Returns:
-            What the trained model will lack, in sentences.
+            What a worker has found.
 
         Raises:
             EdlError: the first thing that is wrong; its detail has the others.
         """
         job = plan.job
         if job.runs_in_image:
-            return plan.warnings
+            return Verdict(warnings=plan.warnings)
         check_records = self._ports.data.check_records
         check_records(job.data, job.data_format, "--data")
         check_records(job.validation_data, job.data_format, "--validation-data")
@@ -181,7 +181,7 @@ class JobSubmitter:
                 first.what += f" (and {len(others)} more)"
                 first.detail = "\n".join(map(str, others))
             raise first
-        return verdict.warnings
+        return verdict
 
     def manifest(self, plan: SubmissionPlan) -> Mapping[str, Any]:
         """Return the objects that starting the job would create, as plain values."""

@@ -27,6 +27,7 @@ from edl_master.core.effects import JobPhase, LogEvent, Severity
 from edl_master.core.events import InstanceFound
 from edl_master.core.outcome import JobEnd
 from edl_master.core.settings import JobType
+from edl_master.parameters.job_model import was_replicated
 from edl_master.recovery.restart import RESTART, SUPERSEDED, SUSPENDED, RestartCount
 from edl_master.reporting.job_report import JobReport
 from edl_proto.errors import EdlError
@@ -63,6 +64,8 @@ class MasterApp:
         self._incarnation = host_environment.incarnation
         with ExitStack() as opened:
             self._state = open_state(config, directory, self._incarnation, opened)
+            if (saved := self._state.restored.saved) is not None:
+                config = config.continue_in(replicated=was_replicated(saved))
             self._services = MasterServices(
                 config,
                 directory,

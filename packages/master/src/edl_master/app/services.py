@@ -167,8 +167,6 @@ class MasterServices:
             host = host_environment.server_host or reachable(config.host, bare=True)
             self.servers.start(self.address, host)
 
-    # --- callbacks -------------------------------------------------------------------------
-
     def handle(self, event: Event) -> None:
         """Pass an event to the job."""
         self.spans.record_event(event)
@@ -276,6 +274,9 @@ class MasterServices:
 
         def compile_kernels() -> None:
             run_in_background("compile", self._compile, self.fail)
+            if config.model_decides:
+                decided = self.report.decide_strategy(self.plane.mode)
+                self.effects.record(decided, self.controller.seconds)
 
         job = config.update_mode, config.reduction
         if self.servers is not None:
@@ -363,10 +364,9 @@ class MasterServices:
         )
         servers = replicas = None
         parameters = self._build_parameters() if self._trains else None
-        if self._state.settings.replicated:
-            replicas = ReplicasServicer(
-                self.controller, self.plane, self.metrics, self._incarnation
-            )
+        if self._trains and self._config.may_replicate:
+            served = self.controller, self.plane, self.metrics, self._incarnation
+            replicas = ReplicasServicer(*served)
         if self.servers is not None:
             servers = ServersServicer(
                 self.servers.group, self._incarnation, self.servers.mark_lost, self.fail

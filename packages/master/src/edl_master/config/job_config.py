@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edl_master.adapters.part_files import FORMATS, OutputFormat
@@ -18,6 +18,7 @@ from edl_master.config.gpus import assign_gpus
 from edl_master.core.gpus import GpuAssignment
 from edl_master.core.mixing import Mixing
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Replicated, Sync, UpdateMode
+from edl_master.core.parameters.table_spec import TableSpec
 from edl_master.core.settings import JobSettings, JobType, choose_records_per_task, timings_for
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.names import Role
@@ -30,7 +31,13 @@ from recordio.storage.stores import is_uri
 LOOPBACK = "127.0.0.1"
 """Address of the page of a job that is over; no other machine can reach it."""
 
-_UPDATES = (job_pb2.ASYNC, job_pb2.BOUNDED, job_pb2.SYNC, job_pb2.REPLICATED)
+_UPDATES = (
+    job_pb2.ASYNC,
+    job_pb2.BOUNDED,
+    job_pb2.SYNC,
+    job_pb2.REPLICATED,
+    job_pb2.AUTO,
+)
 
 MAX_PARAMETER_SERVERS = 256
 """Of one job; a machine has fewer cores than that."""
@@ -129,17 +136,39 @@ class Config:
         chosen = self.spec.training.gradient_reduction
         return Reduction(chosen) if chosen else None
 
-    def update_mode(self, reduction: Reduction) -> UpdateMode:
+    @property
+    def model_decides(self) -> bool:
+        """Whether it depends on the model if workers hold all values."""
+        return self.spec.training.update == job_pb2.AUTO
+
+    @property
+    def may_replicate(self) -> bool:
+        """Whether workers hold all values, if the model has no embedding tables."""
+        return self.model_decides or self.spec.training.update == job_pb2.REPLICATED
+
+    def continue_in(self, *, replicated: bool) -> Config:
+        """Return the settings of a job that trains as it did before, whatever its model is."""
+        if not self.model_decides:
+            return self
+        spec = job_pb2.JobSpec()
+        spec.CopyFrom(self.spec)
+        spec.training.update = job_pb2.REPLICATED if replicated else job_pb2.ASYNC
+        return replace(self, spec=spec)
+
+    def update_mode(self, reduction: Reduction, tables: Sequence[TableSpec] = ()) -> UpdateMode:
         """Return how gradients become updates.
 
         Args:
             reduction: how the loss reduces a minibatch.
+            tables: embedding tables of the model.
         """
         training = self.spec.training
         match training.update:
             case job_pb2.SYNC:
                 return Sync(training.grads_to_wait, reduction)
             case job_pb2.REPLICATED:
+                return Replicated()
+            case job_pb2.AUTO if not tables:
                 return Replicated()
             case job_pb2.BOUNDED:
                 return Bounded(training.max_staleness)
@@ -271,7 +300,7 @@ def _check_ranges(spec: job_pb2.JobSpec) -> None:
 def _check_training(training: job_pb2.TrainingSpec, *, is_given: bool) -> None:
     if is_given and training.update not in _UPDATES:
         raise _usage(f"unknown update mode {training.update}")
-    if training.update == job_pb2.REPLICATED and training.parameter_servers:
+    if training.update in (job_pb2.REPLICATED, job_pb2.AUTO) and training.parameter_servers:
         raise _usage("parameter servers take no part in replicated training")
     if training.gradient_reduction not in ("", *Reduction):
         raise _usage(

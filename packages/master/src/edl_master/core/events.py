@@ -60,6 +60,8 @@ class WorkerReady:
     """Names of the callbacks of the model file, to be called at the ends of epochs."""
     layer_states: tuple[LayerSummary, ...] = ()
     """What the model's layers have taken from data or files."""
+    replicated: bool = False
+    """Whether the worker holds all values, and trains in step with the others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -279,6 +279,7 @@ class JobStateMachine:
             self._emit(LeaveJob(worker))
             return
         self._components.reports.handle_ready(worker, now)
+        self._replication.is_on |= event.replicated
         self._outcome.warn(event.warnings)
         other_state = self._components.layer_states.describe(event.layer_states)
         if failure := other_state or self._components.callbacks.describe(event.callbacks):
@@ -303,8 +304,6 @@ class JobStateMachine:
             self._outcome.fail(failure)
         elif not self._outcome.decided and not self._workflow.handle_output():
             raise InvariantViolation("the output was not requested", self._history)
-
-    # --- what follows from the state -------------------------------------------------------
 
     def _follow(self, now: float) -> None:
         """Do what follows from the present state."""

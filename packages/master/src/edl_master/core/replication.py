@@ -66,7 +66,7 @@ class Replication:
     """The replicated training of a job; without effect in a job that trains otherwise.
 
     Args:
-        is_on: whether the job trains in this way.
+        is_on: whether the job is known to train in this way.
         ledger: of the job.
         emit: takes effects that need not wait.
     """
@@ -106,6 +106,8 @@ class Replication:
 
     def holds(self, effect: Effect) -> bool:
         """Return whether an effect has to wait; it is emitted when the time has come."""
+        if isinstance(effect, ChangeLearningRate):
+            self._learning_rate = effect.rate
         if not self.is_on:
             return False
         group = self._group
@@ -125,9 +127,8 @@ class Replication:
             case RevokeLease():
                 self._emit(effect)
                 self._perform(group.flush())
-            case ChangeLearningRate(rate):
+            case ChangeLearningRate():
                 self._emit(effect)
-                self._learning_rate = rate
                 self._perform(group.flush())
             case _:
                 return False

@@ -118,7 +118,8 @@ class JobSettings:
     worker_count: WorkerCountRules = field(default_factory=WorkerCountRules)
     """How the number of workers between minimum and maximum is chosen."""
     replicated: bool = False
-    """Whether every worker holds all values, and the workers train in step."""
+    """Whether every worker holds all values, and the workers train in step. If the model decides
+    it, the first worker that has loaded the model turns it on."""
     mixing: Mixing | None = None
     """How shuffled tasks are mixed; None: they are ranges of one file, as in jobs of earlier
     versions, and only their order is random."""

@@ -25,6 +25,7 @@ from edl_master.core.parameters.commands import (
     RestoreBestValues,
     SetLearningRate,
 )
+from edl_master.core.parameters.modes import UpdateMode
 from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.permits import PermitGranted, PermitRefused
 from edl_master.core.parameters.push import PushClaim, PushOutcome, PushResult
@@ -74,6 +75,11 @@ class Coordinator:
     def initialized(self) -> bool:
         """Whether the model has values yet."""
         return self._made.initialized
+
+    @property
+    def mode(self) -> UpdateMode | None:
+        """How gradients become updates; None before there is a model."""
+        return self._model.mode if self._model else None
 
     @property
     def fingerprint(self) -> str:

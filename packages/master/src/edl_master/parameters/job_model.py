@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
@@ -24,7 +24,7 @@ _NO_UPDATES = {"class_name": "SGD", "config": {"learning_rate": 0.0}}
 
 _OTHER_STRATEGY = "its job has trained with another --strategy, and kept other state for it"
 
-MakeMode = Callable[[Reduction], UpdateMode]
+MakeMode = Callable[[Reduction, Sequence[TableSpec]], UpdateMode]
 
 
 class JobModel:
@@ -35,7 +35,8 @@ class JobModel:
     Args:
         coordinator: decides about the model once it is described.
         stores: apply what the coordinator decides.
-        make_mode: how gradients become updates, given how the loss reduces a minibatch.
+        make_mode: how gradients become updates, given how the loss reduces a minibatch, and the
+            embedding tables.
         reduction: of the loss, if the user has set it.
         saved: the state to restore; None for a new job.
         on_described: called once there is a model, and has ``warm_up`` called in the background;
@@ -104,11 +105,12 @@ class JobModel:
 
     def _begin(self, layout: Layout, optimizer_json: str, reduction: str) -> None:
         with _translate_model_errors():
-            mode = self._make_mode(self._reduction or Reduction(reduction or Reduction.MEAN))
+            reduces = self._reduction or Reduction(reduction or Reduction.MEAN)
+            mode = self._make_mode(reduces, layout.tables)
             is_replicated = isinstance(mode, Replicated)  # then workers have the optimizer
             described = _NO_UPDATES if is_replicated else json.loads(optimizer_json)
             optimizer = parse_optimizer(described, self._find_rule)
-            if self._saved and is_replicated != _was_replicated(self._saved):
+            if self._saved and is_replicated != was_replicated(self._saved):
                 raise SnapshotError(_OTHER_STRATEGY)
             if self._saved and (difference := self._saved.model().mismatch(layout)):
                 raise SnapshotError(f"the snapshot is of another model: {difference}")
@@ -122,7 +124,8 @@ class JobModel:
         self._stores.warm_up()
 
 
-def _was_replicated(saved: SavedParameters) -> bool:
+def was_replicated(saved: SavedParameters) -> bool:
+    """Return whether the parameters are those of workers that trained in step."""
     return bool(saved.coordinator.meta["mode"]["mode"] == "replicated")
 
 

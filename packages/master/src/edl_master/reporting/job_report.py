@@ -8,15 +8,17 @@ from dataclasses import dataclass
 
 from edl_master.adapters.event_log import EventLog
 from edl_master.codec import error_to
+from edl_master.core.effects import LogEvent
 from edl_master.core.failure import Failure
 from edl_master.core.gpus import NO_GPUS, GpuAssignment
 from edl_master.core.identifiers import TaskType
 from edl_master.core.outcome import JobEnd
+from edl_master.core.parameters.modes import UpdateMode
 from edl_master.core.timeline_summary import JobTimes
 from edl_master.core.view import JobView
 from edl_master.metrics.instruments import Metrics
 from edl_master.reporting.curves import Curves
-from edl_master.reporting.job_settings import settings_of
+from edl_master.reporting.job_settings import name_strategy, settings_of
 from edl_master.reporting.status_codec import StatusContext, phase_to, status_to
 from edl_master.reporting.timeline_recorder import TimelineRecorder
 from edl_master.reporting.worker_environments import WorkerEnvironments
@@ -118,6 +120,16 @@ class JobReport:
         elif status.state in (job_pb2.FAILED, job_pb2.CANCELLED):
             status.state = job_pb2.STOPPING
         return status
+
+    def decide_strategy(self, mode: UpdateMode | None) -> LogEvent:
+        """Show from now on which strategy the model has decided on.
+
+        Returns:
+            The event that says it.
+        """
+        decided, event = name_strategy(mode)
+        self._settings = {**self._settings, **decided}
+        return event
 
     def final_status(self, end: JobEnd, failure: Failure | None) -> job_pb2.JobStatus:
         """Return what ``seal`` takes, once it is on the disk.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from google.protobuf import json_format
 
+from edl_master.core.effects import LogEvent
+from edl_master.core.parameters.modes import Replicated, UpdateMode
 from edl_proto.v1 import job_pb2
 from edl_runtime.public_settings import public_settings
 
@@ -21,3 +23,15 @@ def settings_of(spec: job_pb2.JobSpec) -> dict[str, str]:
     if spec.model.HasField("code"):
         described["model"]["code"] = spec.model.code.sha256
     return public_settings(described, _NOT_SHOWN)
+
+
+def name_strategy(mode: UpdateMode | None) -> tuple[dict[str, str], LogEvent]:
+    """Return the settings of the strategy that a model has decided on, and the event about it."""
+    if isinstance(mode, Replicated):
+        settings = {"training.strategy": "allreduce"}
+        line = "The model has no embedding tables: all-reduce trains it."
+    else:
+        settings = {"training.strategy": "parameter-server", "training.update": "ASYNC"}
+        line = "The model has embedding tables: a parameter server trains it."
+    facts = {"strategy": settings["training.strategy"]}
+    return settings, LogEvent("StrategyChosen", line, facts=facts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import grpc
 
@@ -23,6 +23,7 @@ from edl_master.core.effects import (
     WaitForWork,
 )
 from edl_master.core.identifiers import HeldLease, InstanceId, TaskType, WorkerId
+from edl_master.core.parameters.modes import Replicated
 from edl_master.core.timeline import SpanOutcome
 from edl_master.metrics.processes import WorkerCounters
 from edl_master.parameters.coordinator import Coordinator
@@ -174,6 +175,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             )
             reply.layout_fingerprint = fingerprint
             reply.send_initial_values = values_missing
+            ready = replace(ready, replicated=isinstance(parameters.coordinator.mode, Replicated))
             if parameters.group is not None:
                 addresses = parameters.group.wait_for_all(_SERVERS_S)
                 layouts = parameters.coordinator.shard_layouts

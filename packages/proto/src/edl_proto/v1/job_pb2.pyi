@@ -51,6 +51,8 @@ class _UpdateModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_UpdateMode
     BOUNDED: _UpdateMode.ValueType  # 3
     REPLICATED: _UpdateMode.ValueType  # 4
     """every worker holds all values; see replicas.proto"""
+    AUTO: _UpdateMode.ValueType  # 5
+    """REPLICATED for a model without embedding tables, ASYNC for others"""
 
 class UpdateMode(_UpdateMode, metaclass=_UpdateModeEnumTypeWrapper): ...
 
@@ -60,6 +62,8 @@ ASYNC: UpdateMode.ValueType  # 2
 BOUNDED: UpdateMode.ValueType  # 3
 REPLICATED: UpdateMode.ValueType  # 4
 """every worker holds all values; see replicas.proto"""
+AUTO: UpdateMode.ValueType  # 5
+"""REPLICATED for a model without embedding tables, ASYNC for others"""
 Global___UpdateMode: _TypeAlias = UpdateMode  # noqa: Y015
 
 class _WirePrecision:

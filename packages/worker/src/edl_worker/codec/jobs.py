@@ -58,7 +58,9 @@ def decode_job(spec: job_pb2.JobSpec) -> JobDescription:
             if training.HasField("profile")
             else None,
             shuffle=training.shuffle,
-            replicated=training.update == job_pb2.REPLICATED,
+            replicated=None
+            if training.update == job_pb2.AUTO
+            else training.update == job_pb2.REPLICATED,
             reduction=training.gradient_reduction,
         ),
         prediction=PredictionSettings(tuple(spec.prediction.keep), spec.prediction.postprocess),

@@ -70,7 +70,8 @@ class TrainingSettings:
         validates: whether the job has validation data.
         profile: number of the first and the last step to profile, counted from 1; None: none are.
         shuffle: the records of an epoch come in random order.
-        replicated: each worker holds all values, and the workers train in step.
+        replicated: each worker holds all values, and the workers train in step; None: if the model
+            has no embedding tables.
         reduction: ``mean`` or ``sum``: how the loss reduces a minibatch; empty: as the model says.
     """
 
@@ -85,7 +86,7 @@ class TrainingSettings:
     validates: bool
     profile: tuple[int, int] | None
     shuffle: bool = True
-    replicated: bool = False
+    replicated: bool | None = False
     reduction: str = ""
 
     @property

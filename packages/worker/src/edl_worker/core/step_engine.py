@@ -111,6 +111,7 @@ class ModelSummary:
         input_place: file, line and name of the input function.
         input_shapes: a nest of what has dtype and shape, as the model takes it; None: unknown.
         warnings: what is not wrong in the model file, but hardly meant, or may become wrong.
+        replicated: whether workers that train it hold all values; None: only data can show it.
     """
 
     form: str
@@ -123,6 +124,7 @@ class ModelSummary:
     input_place: str = ""
     input_shapes: Any = None
     warnings: tuple[str, ...] = ()
+    replicated: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,7 +395,6 @@ class Framework(Protocol):
         """Return what profiles the steps from ``first`` to ``last``.
 
         Args:
-            first: number of a step, counted from 1.
-            last: is profiled, too.
+            first, last: numbers of steps, counted from 1; both are profiled.
             send: takes the finished profile, an XSpace, gzipped.
         """

@@ -10,11 +10,13 @@ from typing import Any
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.codec.jobs import error_as_json, parse_job
-from edl_worker.core.job import JobDescription
+from edl_worker.core.job import JobDescription, JobType
 from edl_worker.core.step_engine import Framework, ModelSummary
 from edl_worker.model_file.errors import ContractErrors
 from edl_worker.tasks import loaded_model
 from edl_worker.tasks.trial_run import run_trial
+
+_STRATEGIES = {True: "allreduce", False: "parameter-server", None: None}
 
 
 def run_check(spec_json_path: str | Path, framework: Framework) -> dict[str, Any]:
@@ -22,7 +24,8 @@ def run_check(spec_json_path: str | Path, framework: Framework) -> dict[str, Any
 
     Its keys are ``ok``, ``form``, ``model`` (its name), ``parameters`` (number of trainable
     numbers; None if only data can show it), ``inputs`` (name, shape and dtype of each, or None),
-    ``metrics``, ``errors`` (``edl.v1.Error`` as JSON) and ``warnings`` (what the trained model will
+    ``metrics``, ``strategy`` (of training, as ``--strategy`` names it; None if only data can show
+    it), ``errors`` (``edl.v1.Error`` as JSON) and ``warnings`` (what the trained model will
     lack, and metrics that are no numbers).
     """
     with contextlib.redirect_stdout(sys.stderr):  # a model file may print
@@ -48,7 +51,8 @@ def _run_check(spec_json_path: Path, framework: Framework) -> dict[str, Any]:
         return _answer(None, error.errors)
     except EdlError as error:
         return _answer(None, [error])
-    return {**_answer(summary, []), "warnings": list(warnings)}
+    strategy = _STRATEGIES[summary.replicated] if job.type is JobType.TRAIN else None
+    return {**_answer(summary, []), "strategy": strategy, "warnings": list(warnings)}
 
 
 def _check(job: JobDescription, framework: Framework) -> tuple[ModelSummary, tuple[str, ...]]:
@@ -77,5 +81,6 @@ def _answer(summary: ModelSummary | None, errors: Sequence[EdlError]) -> dict[st
         "parameters": summary.parameters if summary is not None else None,
         "inputs": summary.inputs if summary is not None else None,
         "metrics": list(summary.metrics) if summary is not None else [],
+        "strategy": None,
         "errors": [error_as_json(error) for error in errors],
     }

@@ -160,6 +160,12 @@ class LoadedModel:
 
 
 def load(job: JobDescription, context: Mapping[str, Any], framework: Framework) -> LoadedModel:
-    """Load the model of a job; see ``Framework.load``."""
+    """Load the model of a job; see ``Framework.load``.
+
+    The job of the result says whether its model is replicated.
+    """
     engine = framework.load(job, context)
+    if job.training.replicated is None:
+        replicated = engine.summarize().replicated
+        job = replace(job, training=replace(job.training, replicated=replicated))
     return LoadedModel(job, engine, Inference(engine), int(context["worker_id"]))

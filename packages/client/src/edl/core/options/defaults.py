@@ -9,9 +9,11 @@ from edl.core.options import prediction
 from edl.core.options.option import Given, Verb
 from edl.core.options.strategies import (
     ALLREDUCE,
+    AUTO,
     FIXED_BY_ALLREDUCE,
     LOCAL,
     PARAMETER_SERVER,
+    is_open,
 )
 from edl.core.options.value_types import WorkerRange
 from edl.core.platforms import DOCKER, KUBERNETES
@@ -41,6 +43,11 @@ def _resolve_strategy(given: Mapping[str, Given], values: dict[str, Any]) -> Non
         # A settings file may have other values, for other jobs.
         values.update({name: fixed.value for name, fixed in FIXED_BY_ALLREDUCE.items()})
         return
+    if values["strategy"] == AUTO:
+        if is_open(given, values):
+            values["update"] = AUTO
+        else:
+            values["strategy"] = PARAMETER_SERVER
     if values["strategy"] == LOCAL:
         values["strategy"], values["num_workers"] = PARAMETER_SERVER, WorkerRange(1, 1)
     _resolve_overlap(given, values)

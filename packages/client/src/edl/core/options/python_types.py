@@ -34,7 +34,7 @@ class TrainOptions(TypedDict, total=False):
     minibatch_size: int
     records_per_task: int
     num_epochs: int
-    strategy: Literal["parameter-server", "allreduce"]
+    strategy: Literal["auto", "allreduce", "parameter-server"]
     update: Literal["sync", "async", "bounded"]
     grads_to_wait: int
     max_staleness: int

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-PARAMETER_SERVER, ALLREDUCE = "parameter-server", "allreduce"
-"""The values of ``--strategy``."""
+from edl.core.options.option import Given
+
+AUTO, ALLREDUCE, PARAMETER_SERVER = "auto", "allreduce", "parameter-server"
+"""The values of ``--strategy``. With ``auto`` the model decides: all-reduce for one without
+embedding tables."""
 
 LOCAL = "local"
 """ElasticDL's third one: training without other workers."""
@@ -45,3 +49,11 @@ FIXED_BY_ALLREDUCE: Mapping[str, FixedOption] = {
     "parameter_servers": FixedOption(0, "the workers themselves hold the parameters"),
 }
 """By the option's Python name."""
+
+
+def is_open(given: Mapping[str, Given], values: Mapping[str, Any]) -> bool:
+    """Return whether the model can still decide between the strategies: no option has done so."""
+    return all(
+        name not in given or values[name] == fixed.value
+        for name, fixed in FIXED_BY_ALLREDUCE.items()
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edl.core.options.option import TRAIN, Option, declare
-from edl.core.options.strategies import ALLREDUCE, OF_ELASTICDL, PARAMETER_SERVER
+from edl.core.options.strategies import ALLREDUCE, AUTO, OF_ELASTICDL, PARAMETER_SERVER
 from edl.core.options.value_types import Choice, Flag, Integer, StepRange, Steps, Text
 
 
@@ -25,9 +25,10 @@ class TrainingOptions:
     )
     strategy: str = declare(
         Option(
-            Choice((PARAMETER_SERVER, ALLREDUCE), synonyms=OF_ELASTICDL),
-            "How several workers train one model: through a parameter server; or (new) by adding up"
-            " their gradients in each step, for models without embedding tables.",
+            Choice((AUTO, ALLREDUCE, PARAMETER_SERVER), synonyms=OF_ELASTICDL),
+            "How several workers train one model: by adding up their gradients in each step; or"
+            " through a parameter server. With auto, models with embedding tables have the"
+            " parameter server, and so have jobs with options that only it has.",
             ALLREDUCE,
             default=PARAMETER_SERVER,
             verbs=TRAIN,

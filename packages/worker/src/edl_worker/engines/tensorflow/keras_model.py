@@ -107,4 +107,5 @@ def summarize(file: ModelFile) -> ModelSummary:
         input_place=file.input_place,
         input_shapes=getattr(model, "inputs", None),
         warnings=file.warnings,
+        replicated=file.replicated,
     )

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.core.job import JobDescription, JobType
+from edl_worker.core.job import JobDescription, JobType, TrainingSettings
 from edl_worker.core.step_engine import ModelSummary
 from edl_worker.engines.tensorflow import warm_start, weights
 from edl_worker.engines.tensorflow.embedding.lookup_stages import LayerPurpose, layers_for
@@ -43,8 +43,11 @@ def load(job: JobDescription, context: Mapping[str, Any]) -> LoadedKerasModel:
 
 def check(job: JobDescription) -> ModelSummary:
     """Check the definitions of a model file, without data; see ``Framework``."""
-    replicated = job.training.replicated
-    return summarize(load_model_file(job.model, purpose=PURPOSES[job.type], replicated=replicated))
+    options = job.training
+    file = load_model_file(job.model, purpose=PURPOSES[job.type], replicated=options.replicated)
+    if options.replicated is None and file.model.built:
+        _find_tables(file, options)
+    return summarize(file)
 
 
 def _load_trained(job: JobDescription, context: Mapping[str, Any]) -> LoadedKerasModel:
@@ -84,20 +87,17 @@ def _load_for_training(job: JobDescription, context: Mapping[str, Any]) -> Loade
         file.resolve_callbacks(validates=options.validates or not context.get("master"))
     notes = warm_start.initialize(file.model, options.init_from) if options.init_from else ()
     _spread_seeds(file.model, int(context["worker_id"]))
-    own = file.custom_train_step
-    threshold = 0 if own is not None or options.replicated else options.embedding_threshold
-    found = EmbeddingTables(file, options.seed, threshold)
-    tables = found if found.tables else None
-    if tables is not None and own is not None:
+    tables = _find_tables(file, options)
+    if tables is not None and file.custom_train_step is not None:
         raise _tables_with_custom_step(tables)
-    if tables is not None and options.replicated:
+    if tables is not None and file.replicated:
         raise _tables_with_replicas(tables)
     known: dict[str, Any] = {
         "epochs": options.epochs,
         "input_spec": open_size_spec(sample.features, sample.size),
         "warnings": notes,
     }
-    if options.replicated:
+    if file.replicated:
         steps: KerasSteps = ReplicaSteps(file, **known)
     else:
         steps = KerasSteps(file, tables, options.precision, **known)
@@ -106,6 +106,21 @@ def _load_for_training(job: JobDescription, context: Mapping[str, Any]) -> Loade
     check_best_values(file, tables)
     steps.trace(sample, local=options.trains_locally)
     return LoadedKerasModel(file, Path(job.model.model_zoo).resolve(), sample, steps)
+
+
+def _find_tables(file: ModelFile, options: TrainingSettings) -> EmbeddingTables | None:
+    """Return the embedding tables of a model that has been built; None if it has none.
+
+    Without them its workers hold all values, unless the job says otherwise.
+
+    Raises:
+        ContractErrors: the master has to update the model, and cannot run its optimizer.
+    """
+    is_whole = file.custom_train_step is not None or options.replicated
+    found = EmbeddingTables(file, options.seed, 0 if is_whole else options.embedding_threshold)
+    if options.replicated is None:
+        file.decide_updates(replicated=not found.tables)
+    return found if found.tables else None
 
 
 def check_best_values(file: ModelFile, tables: EmbeddingTables | None) -> None:

@@ -55,6 +55,7 @@ def test_a_correct_file_without_data(zoo: ZooFolder, tmp_path: Path) -> None:
         "parameters": 111_114,
         "inputs": [{"name": "image", "shape": [28, 28], "dtype": "float32"}],
         "metrics": ["loss", "accuracy"],
+        "strategy": "parameter-server",
         "errors": [],
         "warnings": [],
     }

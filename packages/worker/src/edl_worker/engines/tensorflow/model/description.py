@@ -88,7 +88,8 @@ class ModelFileDescription:
         input_pipeline: makes minibatches of records.
         loss: None exactly if the job is a prediction.
         optimizer: None exactly if the job does not train.
-        replicated: workers make the updates with the optimizer itself.
+        replicated: workers make the updates with the optimizer itself; None: not decided yet.
+        refused_optimizer: why a master cannot make the updates; None: it can, or need not.
         metrics: empty if the model file has none.
         callbacks: to be called at the ends of epochs.
         callbacks_place: for messages, their file, line and name; empty if there are none.
@@ -110,7 +111,8 @@ class ModelFileDescription:
     loss: LossFunction | None
     optimizer: keras.optimizers.Optimizer | None
     metrics: MetricDefinitions
-    replicated: bool = False
+    replicated: bool | None = False
+    refused_optimizer: EdlError | None = None
     class_weight: Mapping[int, float] = field(default_factory=dict)
     callbacks: tuple[keras.callbacks.Callback, ...] = ()
     callbacks_place: str = ""

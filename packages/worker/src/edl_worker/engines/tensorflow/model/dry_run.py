@@ -206,9 +206,8 @@ class DryRun:
                     "uses an optimizer that is no attribute of the model", _ATTRIBUTE_REMEDY
                 )
             for each in (step.optimizer, *(other.optimizer for other in step.others)):
-                check_supported(
-                    each, "train_step", self._description.place, self._description.replicated
-                )
+                replicated = self._description.replicated is not False
+                check_supported(each, "train_step", self._description.place, replicated)
 
     def try_evaluation_step(self, batch: Batch, evaluation: CustomEvaluation) -> None:
         """Run the model's own evaluation step.

@@ -31,6 +31,7 @@ from edl_worker.engines.tensorflow.model.adapters.metrics import (
 )
 from edl_worker.engines.tensorflow.model.adapters.optimizer import (
     adapt_optimizer,
+    check_supported,
     scale_loss_as_fit,
     set_learning_rate,
 )
@@ -101,7 +102,7 @@ def load_model_file(
     purpose: Mode = Mode.TRAINING,
     seed: int | None = None,
     saved: Sequence[LayerState] = (),
-    replicated: bool = False,
+    replicated: bool | None = False,
 ) -> ModelFile:
     """Find the model, create it with its optimizer, and check the model-file contract.
 
@@ -114,7 +115,8 @@ def load_model_file(
             evaluation needs no optimizer.
         seed: fixes the initial values.
         saved: the state of layers as the model was trained with; none: as the file makes it.
-        replicated: workers make the updates with the optimizer itself, whatever it is.
+        replicated: workers make the updates with the optimizer itself, whatever it is; None:
+            ``ModelFile.decide_updates`` says later whether they do.
 
     Raises:
         ContractErrors: all errors that were found.
@@ -138,7 +140,7 @@ def describe_model_file(
     purpose: Mode,
     seed: int | None,
     saved: Sequence[LayerState] = (),
-    replicated: bool = False,
+    replicated: bool | None = False,
 ) -> ModelFileDescription:
     """Return the strict description of a model file of any form.
 
@@ -275,7 +277,7 @@ def _describe(
     used: Mapping[Role, Definition],
     caller: DefinitionCaller,
     errors: ErrorCollector,
-    replicated: bool,
+    replicated: bool | None,
 ) -> ModelFileDescription:
     """Return the strict description. Raises: ContractErrors: all errors that were found."""
 
@@ -283,7 +285,11 @@ def _describe(
         return errors.attempt(adapter, used[role], caller, *more) if role in used else None
 
     outputs = _output_names(keras_model)
-    optimizer = adapt("optimizer", partial(adapt_optimizer, replicated=replicated))
+    takes_any = replicated is not False
+    optimizer = adapt("optimizer", partial(adapt_optimizer, replicated=takes_any))
+    refused = None
+    if replicated is None and optimizer is not None:
+        refused = _find_refusal(optimizer, used["optimizer"])
     loss_weights = adapt("loss_weights", adapt_value)
     loss = adapt("loss", adapt_loss, loss_weights, outputs)
     metrics = adapt("eval_metrics_fn", adapt_metrics, outputs) or no_metrics()
@@ -322,6 +328,7 @@ def _describe(
         loss=loss,
         optimizer=optimizer,
         replicated=replicated,
+        refused_optimizer=refused,
         metrics=weighted or metrics,
         class_weight=class_weight or {},
         callbacks=without_schedulers(callbacks or ()),
@@ -330,6 +337,15 @@ def _describe(
         record_readers=() if record_reader is None else (record_reader,),
         warnings=find_unused_definitions(model, used) if "optimizer" in used else (),
     )
+
+
+def _find_refusal(optimizer: keras.optimizers.Optimizer, definition: Definition) -> EdlError | None:
+    """Return why a master cannot make the updates of an optimizer; None if it can."""
+    try:
+        check_supported(optimizer, definition.signature, definition.place)
+    except EdlError as error:
+        return error
+    return None
 
 
 def _with_custom_steps(description: ModelFileDescription, purpose: Mode) -> ModelFileDescription:

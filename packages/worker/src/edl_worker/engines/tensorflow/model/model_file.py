@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import keras
@@ -11,6 +12,7 @@ import tensorflow as tf
 from edl_proto.errors import EdlError
 from edl_worker.core.batch import Batch, Blocks
 from edl_worker.core.layer_state import LayerState
+from edl_worker.engines.tensorflow.model.adapters.optimizer import scale_loss_as_fit
 from edl_worker.engines.tensorflow.model.custom_evaluation import (
     CustomEvaluation,
     CustomEvaluationMetrics,
@@ -79,6 +81,29 @@ class ModelFile:
                 self._metrics.check_names()
             except EdlError as error:
                 raise ContractErrors([error]) from error
+
+    def decide_updates(self, *, replicated: bool) -> None:
+        """Decide who makes the updates, if the file was loaded before that was known.
+
+        Args:
+            replicated: workers make them with the optimizer itself, and not a master.
+
+        Raises:
+            ContractErrors: a master cannot run the optimizer.
+        """
+        optimizer, refused = self._description.optimizer, self._description.refused_optimizer
+        if not replicated and refused is not None:
+            raise ContractErrors([refused])
+        if replicated and optimizer is not None:
+            optimizer = scale_loss_as_fit(optimizer, self.model)
+        self._description = replace(
+            self._description, replicated=replicated, optimizer=optimizer, refused_optimizer=None
+        )
+
+    @property
+    def replicated(self) -> bool | None:
+        """Whether workers make the updates with the optimizer itself; None: not decided yet."""
+        return self._description.replicated
 
     @property
     def optimizer(self) -> keras.optimizers.Optimizer:
