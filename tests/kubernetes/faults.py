@@ -176,7 +176,7 @@ def drain(job: CountingJob, random: Random) -> str:
         return ""
     try:
         job.cluster.kubectl(
-            *("drain", node, "--force", "--delete-emptydir-data", "--ignore-daemonsets"),
+            *("drain", node, "--delete-emptydir-data", "--ignore-daemonsets"),
             *(f"--pod-selector={objects.LABEL_JOB}={job.name}", "--timeout=600s"),
         )
     finally:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from cluster.cluster import Cluster
 from counting_job import CountingJob
-from faults import delete, evict, force_delete, kill
+from faults import delete, drain, evict, force_delete, kill
 
 from edl_kubernetes.cluster import objects
 
@@ -51,6 +52,18 @@ def test_no_loss_of_a_master_delays_the_next_one(counting_job: MakeJob) -> None:
     job.release()
     job.check()
     assert job.batch_job()["status"]["failedIndexes"] == f"0-{len(losses) - 1}"
+
+
+def test_a_drain_needs_no_force_and_all_pods_go_with_the_job(counting_job: MakeJob) -> None:
+    job = counting_job(records=2000, servers=1)
+    job.wait_for_training()
+    job.wait_for_workers()
+    assert drain(job, Random(7))
+    job.wait_for_training()
+    job.kubectl("delete", "job", job.object, "--wait=false")
+    kinds = "jobs,pods,leases,configmaps"
+    labels = f"--selector={objects.LABEL_JOB}={job.name}"
+    job.wait(lambda: not job.kubectl("get", kinds, labels, "--output=name"), "nothing is left")
 
 
 @pytest.mark.parametrize("how", [("--grace-period=30",), ("--grace-period=0", "--force")])

@@ -101,7 +101,8 @@ class Harness:
             "spec": {"restartPolicy": "Never", "containers": [container]},
         }
         api = KubernetesApi.from_kubeconfig(str(self.cluster.layout.kubeconfig))
-        template = PodTemplate(self.namespace, "suite", ("edl-suite", self.uid), pod)
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "edl-suite", "uid": self.uid}
+        template = PodTemplate(self.namespace, "suite", self.uid, owner, pod)
         command = ["sh", "-c", COMMANDS[behaviour]]
         platform = Pods(api, template, lambda worker: command, self.folder)
         self.platforms.append(platform)

@@ -51,6 +51,21 @@ def test_each_master_has_a_higher_number_than_all_before() -> None:
     assert "." in lease["spec"]["renewTime"], "Kubernetes refuses times without a fraction"
 
 
+def test_the_lease_is_the_controller_of_the_pods_of_each_master() -> None:
+    """``kubectl drain`` evicts only pods that have a controller."""
+    api = FakeApi()
+    for number in range(2):
+        master = term(api, f"pod-{number}")
+        master.take()
+        assert master.controller == {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "name": "edl-job",
+            "uid": api.objects[LEASE]["metadata"]["uid"],
+            "controller": True,
+        }
+
+
 def test_two_masters_that_take_it_at_the_same_time_get_different_numbers() -> None:
     api = FakeApi()
     term(api).take()

@@ -19,8 +19,9 @@ from edl_master.core.events import InstanceNotStarted
 from edl_master.core.identifiers import InstanceId, WorkerId
 
 PODS = "/api/v1/namespaces/team/pods"
+OWNER = {"kind": "Lease", "name": "edl-job", "uid": "of the lease", "controller": True}
 POD = {"spec": {"containers": [{"name": objects.CONTAINER, "env": []}]}}
-TEMPLATE = PodTemplate("team", "job", ("edl-job", "uid"), POD)
+TEMPLATE = PodTemplate("team", "job", "uid", OWNER, POD)
 NAME = "edl-job-worker-3-0-ab"
 LONG_S = 60.0
 ERRORS = [ApiUnavailable("connection reset"), ApiError(500, "", "etcd has no leader")]

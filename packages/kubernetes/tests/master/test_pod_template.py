@@ -8,6 +8,7 @@ from edl_kubernetes.cluster import objects
 from edl_kubernetes.master.pod_template import PodTemplate, PriorityMix
 from edl_master.core.identifiers import InstanceId, WorkerId
 
+OWNER = {"kind": "Lease", "name": "edl-job", "uid": "of the lease", "controller": True}
 POD = {"spec": {"containers": [{"name": objects.CONTAINER, "env": []}]}}
 
 
@@ -15,9 +16,10 @@ def test_the_first_workers_of_a_mix_have_the_higher_priority() -> None:
     mix = PriorityMix((("high", 2), ("middle", 1), ("low", 0)))
     assert [mix.of(worker) for worker in range(5)] == ["high", "high", "middle", "low", "low"]
     assert PriorityMix((("high", 2),)).of(2) == ""
-    template = PodTemplate("team", "job", ("edl-job", "uid"), POD, mix)
+    template = PodTemplate("team", "job", "uid", OWNER, POD, mix)
     made = template.render(InstanceId("a"), WorkerId(4), 0, ["x"])
     assert made["spec"]["priorityClassName"] == "low"
+    assert made["metadata"]["ownerReferences"] == [OWNER]
     assert "priorityClassName" not in POD["spec"], "the template is as it was"
 
 
@@ -35,7 +37,7 @@ def test_a_pod_gets_the_identity_of_its_number_and_no_other(
     first = objects.identity_source("job", role, 0)
     volumes = [{"name": "data", "emptyDir": {}}, {"name": "edl-identity", "secret": first}]
     pod = {"spec": {**POD["spec"], "volumes": volumes}}
-    template = PodTemplate("team", "job", ("edl-job", "uid"), pod, role=role)
+    template = PodTemplate("team", "job", "uid", OWNER, pod, role=role)
     made = template.render(InstanceId("a"), WorkerId(number), 0, ["x"])
     data, identity = made["spec"]["volumes"]
     assert data == volumes[0]

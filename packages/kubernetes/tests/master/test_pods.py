@@ -31,8 +31,9 @@ from edl_master.core.identifiers import InstanceId, WorkerId
 from edl_master.core.platform import InstanceStarted, Observation
 
 PODS = "/api/v1/namespaces/team/pods"
+OWNER = {"kind": "Lease", "name": "edl-job", "uid": "of the lease", "controller": True}
 POD = {"spec": {"containers": [{"name": objects.CONTAINER, "env": []}]}}
-TEMPLATE = PodTemplate("team", "job", ("edl-job", "uid"), POD)
+TEMPLATE = PodTemplate("team", "job", "uid", OWNER, POD)
 W = WorkerId(0)
 NOTICE = "I0000 00:00:1795614662.841439      13 port.cc:153] oneDNN custom operations are on."
 Start = Callable[[], KubernetesPods]

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 _CHECK_INTERVAL_S = 2.0
 _COUNT = "leaseTransitions"
+_API = "coordination.k8s.io/v1"
 
 
 class MasterTerm:
@@ -58,7 +59,7 @@ class MasterTerm:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
-        self._all = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._all = f"/apis/{_API}/namespaces/{namespace}/leases"
         self._name = name
         self._owner = owner
         self._holder = holder
@@ -66,6 +67,7 @@ class MasterTerm:
         self._superseded = threading.Event()
         self.number = 0
         """From 1; 0: it is not taken yet."""
+        self._uid = ""
 
     def take(self) -> int:
         """Become the newest master of the job; waits until the API server answers.
@@ -83,6 +85,17 @@ class MasterTerm:
     def watch(self) -> None:
         """Look for a newer master from now on, as long as this process lives."""
         threading.Thread(target=self._watch, name="term", daemon=True).start()
+
+    @property
+    def controller(self) -> JsonObject:
+        """The reference to the Lease by which it controls the pods that its holder has made.
+
+        ``kubectl drain`` evicts only pods with a controller. The Job cannot be that of workers: it
+        would count them as its own, or give them up. The Lease is deleted with the Job, and the
+        pods with the Lease.
+        """
+        kind = {"apiVersion": _API, "kind": "Lease"}
+        return {**kind, "name": self._name, "uid": self._uid, "controller": True}
 
     @property
     def is_superseded(self) -> bool:
@@ -139,14 +152,15 @@ class MasterTerm:
         try:
             if lease is None:
                 metadata = {"name": self._name, "ownerReferences": [self._owner]}
-                kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-                self._api.create(self._all, {**kind, "metadata": metadata, "spec": spec})
+                kind = {"apiVersion": _API, "kind": "Lease"}
+                made = self._api.create(self._all, {**kind, "metadata": metadata, "spec": spec})
             else:
-                self._api.replace(f"{self._all}/{self._name}", {**lease, "spec": spec})
+                made = self._api.replace(f"{self._all}/{self._name}", {**lease, "spec": spec})
         except ApiError as error:
             if error.status != 409:
                 raise
             return 0
+        self._uid = made["metadata"]["uid"]
         return number
 
     def _get(self) -> JsonObject:

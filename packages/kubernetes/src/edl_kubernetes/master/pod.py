@@ -211,7 +211,7 @@ def _host_environment(
     identity = _IDENTITY if identities is not None else ()
     mix = PriorityMix(tuple((each.priority_class, each.workers) for each in pods.worker_priorities))
     template = PodTemplate(
-        pods.namespace, spec.name, (owner.name, owner.uid), json.loads(pods.worker_pod), mix
+        pods.namespace, spec.name, owner.uid, term.controller, json.loads(pods.worker_pod), mix
     )
 
     def platform(config: Config, address: Callable[[], str]) -> Platform:

@@ -11,8 +11,9 @@ from edl_kubernetes.cluster.api import JsonObject
 from edl_master.core.identifiers import InstanceId, WorkerId
 
 _MASTER_WAIT_S = 1800
-"""How long workers wait for the next master: the Job controller delays it by ten minutes at most,
-and an API server may be away in addition. With the Job, workers are deleted anyway."""
+"""How long workers wait for the next master: one that follows failed starts waits up to three
+minutes, a node may be lost with its volume, and an API server may be away. With the Job, workers
+are deleted anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ class PodTemplate:
     Attributes:
         namespace: of all objects of the job.
         job: name of the job.
-        owner: name and uid of the job's Job.
+        job_uid: uid of the job's Job.
+        owner: reference to the object with which Kubernetes deletes the pods.
         pod: a v1 Pod as JSON, complete but for name, labels of the instance, owner, arguments, and
             whose identity it gets.
         priorities: classes that replace the pod's own.
@@ -51,7 +53,8 @@ class PodTemplate:
 
     namespace: str
     job: str
-    owner: tuple[str, str]
+    job_uid: str
+    owner: JsonObject
     pod: Mapping[str, object]
     priorities: PriorityMix = PriorityMix()
     role: str = objects.WORKER
@@ -59,7 +62,7 @@ class PodTemplate:
     @property
     def selector(self) -> str:
         """The label selector of the pods of this role."""
-        return f"{objects.LABEL_JOB_UID}={self.owner[1]},{objects.LABEL_ROLE}={self.role}"
+        return f"{objects.LABEL_JOB_UID}={self.job_uid},{objects.LABEL_ROLE}={self.role}"
 
     def render(
         self, instance: InstanceId, worker: WorkerId, attempt: int, command: Sequence[str]
@@ -68,14 +71,11 @@ class PodTemplate:
         pod: JsonObject = deepcopy(dict(self.pod))
         metadata = pod.setdefault("metadata", {})
         metadata["name"] = instance
-        name, uid = self.owner
-        # Not a controller: the Job would count these pods as its own.
-        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid}
-        metadata["ownerReferences"] = [{**owner, "controller": False}]
+        metadata["ownerReferences"] = [self.owner]
         metadata.setdefault("labels", {}).update(
             {
                 **objects.labels(self.job, self.role),
-                objects.LABEL_JOB_UID: uid,
+                objects.LABEL_JOB_UID: self.job_uid,
                 objects.LABEL_NUMBER: str(worker),
                 objects.LABEL_ATTEMPT: str(attempt),
             }
