@@ -124,7 +124,7 @@ def test_a_learning_rate_that_is_set_holds_from_then_on_whatever_master_follows(
         "a snapshot of some training",
         every=0.02,
     )
-    assert "rate    2, the learning rate that was set" in edl("status", "set").out
+    assert "rate     2, the learning rate that was set" in edl("status", "set").out
     edl("set", "set", "learning-rate=0")
     during = records_trained(edl, "set") + 2 * 100  # with local steps, tasks of the former rate
     os.kill(json.loads((edl.job_dir("set") / "master.json").read_bytes())["pid"], signal.SIGKILL)
