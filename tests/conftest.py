@@ -258,8 +258,13 @@ def installed_edl(home: Path, *command: str) -> Iterator[Edl]:
 
 @pytest.fixture(scope="session")
 def forking_python() -> Iterator[str]:
-    """An interpreter that runs workers, and checks of model files, as forks with TensorFlow."""
-    with fork_server.forking_python(fork_server.WORKER, fork_server.WORKER_IMPORTS) as interpreter:
+    """An interpreter that runs masters, workers and checks of model files as forks.
+
+    They begin with TensorFlow and all else imported.
+    """
+    modules = (fork_server.WORKER, fork_server.MASTER)
+    imports = (*fork_server.WORKER_IMPORTS, *fork_server.MASTER_IMPORTS)
+    with fork_server.forking_python(modules, imports) as interpreter:
         yield interpreter
 
 
@@ -267,13 +272,13 @@ def forking_python() -> Iterator[str]:
 def forking_edl() -> Iterator[str]:
     """An interpreter that runs the command as a fork with what most commands import."""
     imports = (*fork_server.COMMAND_IMPORTS, "edl_convert.api", "edl_sql.statement_runner")
-    with fork_server.forking_python(fork_server.COMMAND, imports) as interpreter:
+    with fork_server.forking_python([fork_server.COMMAND], imports) as interpreter:
         yield interpreter
 
 
 @pytest.fixture
 def edl(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Edl]:
-    """The command. It and workers are forks, unless the test has the mark ``own_start``."""
+    """The command. It, masters and workers are forks, but with the mark ``own_start``."""
     home = tmp_path / "edl-home"
     if request.node.get_closest_marker("own_start"):
         with installed_edl(home) as edl:

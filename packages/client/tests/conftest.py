@@ -186,7 +186,7 @@ def stand_in_for_check(place: Path, **answer: Any) -> str:
 def forking_edl() -> Iterator[str]:
     """An interpreter that runs the command as a fork with edl imported."""
     with fork_server.forking_python(
-        fork_server.COMMAND, fork_server.COMMAND_IMPORTS
+        [fork_server.COMMAND], fork_server.COMMAND_IMPORTS
     ) as interpreter:
         yield interpreter
 

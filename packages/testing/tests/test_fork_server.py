@@ -45,7 +45,7 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     (place / "program.py").write_text(PROGRAM)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(place))
-        with forking_python("program", ["slow_library"]) as found:
+        with forking_python(["other", "program"], ["slow_library"]) as found:
             yield found
 
 

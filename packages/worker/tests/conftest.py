@@ -21,6 +21,7 @@ from edl_testing import fork_server
 from edl_testing.fake_master import WAIT_S, FakeMaster
 from edl_worker.app import build_worker
 from edl_worker.config import Settings
+from edl_worker.engines.tensorflow.startup import import_tensorflow
 from edl_worker.runtime import thread_stacks
 
 # A machine that is busy makes an example slow, not wrong.
@@ -134,8 +135,9 @@ def logs(tmp_path: Path) -> Callable[[int], Path]:
 @pytest.fixture(scope="session")
 def forking_python() -> Iterator[str]:
     """An interpreter that runs workers, and checks of model files, as forks with TensorFlow."""
-    with fork_server.forking_python(fork_server.WORKER, fork_server.WORKER_IMPORTS) as interpreter:
-        yield interpreter
+    import_tensorflow()  # it sets variables; with others than these, a worker would be no fork
+    with fork_server.forking_python([fork_server.WORKER], fork_server.WORKER_IMPORTS) as found:
+        yield found
 
 
 @pytest.fixture

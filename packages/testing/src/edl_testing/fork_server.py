@@ -2,8 +2,9 @@
 
 Importing TensorFlow is most of a short job's work, and every worker and every check of a model file
 does it anew. A fork server imports it once. The interpreter that tests give to jobs as
-``EDL_PYTHON`` (``forked_python``) has the server fork for ``python -m edl_worker …``, passes
-signals on, and ends as the fork does; whatever else it is asked to run, the real interpreter runs.
+``EDL_PYTHON`` (``forked_python``) has the server fork for ``python -m edl_worker …`` and for
+``python -m edl_master …``, passes signals on, and ends as the fork does; whatever else it is asked
+to run, the real interpreter runs.
 
 A fork is a process like any other, with its own environment, working directory and output. If the
 process in front of it is killed, the server kills the fork.
@@ -45,6 +46,10 @@ WORKER_IMPORTS = (
 )
 """What every worker or check of a model file imports; the first one as they import it."""
 
+MASTER = "edl_master"
+MASTER_IMPORTS = ("edl_master.app.startup", "edl_master.reporting.finished_job")
+"""What every master imports."""
+
 COMMAND = "edl"
 COMMAND_IMPORTS = (
     *("edl.cli.root", "edl.cli.commands", "edl.cli.status", "edl.app"),
@@ -55,11 +60,11 @@ COMMAND_IMPORTS = (
 
 
 @contextlib.contextmanager
-def forking_python(module: str, imports: Sequence[str]) -> Iterator[str]:
+def forking_python(modules: Sequence[str], imports: Sequence[str]) -> Iterator[str]:
     """Start a fork server that ends with the context; yields an interpreter that uses it.
 
     Args:
-        module: runs as a fork when the interpreter is asked to run it by ``-m``.
+        modules: run as forks when the interpreter is asked to run one of them by ``-m``.
         imports: modules that the server imports before, and functions as ``MODULE:FUNCTION`` that
             it calls.
     """
@@ -69,17 +74,18 @@ def forking_python(module: str, imports: Sequence[str]) -> Iterator[str]:
         Path(folder, "environ.json").write_text(json.dumps(environ))
         # Isolated and without site: it starts in a hundredth of a second.
         shim = f"{sys.executable} -IS {Path(__file__).with_name('forked_python.py')}"
-        interpreter.write_text(f'#!/bin/sh\nexec {shim} {folder} {module} {sys.executable} "$@"\n')
+        words = f"{shim} {folder} {','.join(modules)} {sys.executable}"
+        interpreter.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         interpreter.chmod(0o755)
         with (
             socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
             Path(folder, "log").open("wb") as log,
         ):
-            # Already here: who connects while it imports, waits.
+            # Already here: what connects while it imports waits.
             listener.bind(f"{folder}/socket")
             listener.listen(100)
             server = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, str(listener.fileno()), module, *imports],
+                [sys.executable, "-P", "-m", __name__, str(listener.fileno()), *imports],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -90,22 +96,29 @@ def forking_python(module: str, imports: Sequence[str]) -> Iterator[str]:
             )
         with server:
             try:
+                _wait_until_it_serves(f"{folder}/socket")
                 yield str(interpreter)
             finally:
                 server.kill()
+
+
+def _wait_until_it_serves(path: str) -> None:
+    """Wait for the imports: a job gives up a master that does not listen in half a minute."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.connect(path)
+        client.shutdown(socket.SHUT_WR)
+        client.recv(1)  # the end of the connection
 
 
 class ForkServer:
     """Forks on request, and reports how each fork ended.
 
     Args:
-        module: what forks run.
         listener: where requests come from.
         lifeline: a descriptor that can be read once the process that started the server has ended.
     """
 
-    def __init__(self, module: str, listener: socket.socket, lifeline: int) -> None:
-        self._module = module
+    def __init__(self, listener: socket.socket, lifeline: int) -> None:
         self._listener = listener
         self._lifeline = lifeline
         self._selector = selectors.DefaultSelector()
@@ -173,7 +186,7 @@ class ForkServer:
             for number, descriptor in enumerate(descriptors):
                 os.dup2(descriptor, number)
                 os.close(descriptor)
-            _run(self._module, request)
+            _run(request)
         except SystemExit as stop:
             sys.stdout.flush()
             os._exit(stop.code if isinstance(stop.code, int) else bool(stop.code))
@@ -183,8 +196,8 @@ class ForkServer:
             os._exit(_INTERNAL_ERROR)
 
 
-def _run(module: str, request: dict[str, Any]) -> None:
-    environ, pid = request["environ"], request["pid"]
+def _run(request: dict[str, Any]) -> None:
+    module, environ, pid = request["module"], request["environ"], request["pid"]
     if module == WORKER:
         # The master knows the process that it started. What a fork starts is not that process.
         name = process_identity.instance_name(pid, process_identity.start_time(pid) or 0)
@@ -197,6 +210,8 @@ def _run(module: str, request: dict[str, Any]) -> None:
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()
     sys.argv = [module, *request["arguments"]]
+    # A master that starts itself again does so as a process of its own.
+    sys.orig_argv = [sys.executable, "-P", "-m", *sys.argv]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
@@ -205,7 +220,7 @@ def _tell(client: socket.socket, message: dict[str, int]) -> None:
         client.send(json.dumps(message).encode())
 
 
-def main(descriptor: str, module: str, *imports: str) -> None:
+def main(descriptor: str, *imports: str) -> None:
     """Import modules, and serve the socket behind a descriptor until standard input ends."""
     lifeline = os.dup(0)
     for text in imports:
@@ -213,7 +228,7 @@ def main(descriptor: str, module: str, *imports: str) -> None:
         imported = importlib.import_module(name)
         if function:
             getattr(imported, function)()
-    ForkServer(module, socket.socket(fileno=int(descriptor)), lifeline).serve()
+    ForkServer(socket.socket(fileno=int(descriptor)), lifeline).serve()
 
 
 if __name__ == "__main__":

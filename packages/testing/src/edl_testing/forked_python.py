@@ -1,6 +1,6 @@
 """An interpreter for tests that runs some modules as forks of a process that has imported them.
 
-    python -IS forked_python.py FOLDER MODULE PYTHON ARGUMENTS...
+    python -IS forked_python.py FOLDER MODULE,MODULE... PYTHON ARGUMENTS...
 
 See ``fork_server``. It imports little, and of the standard library only: it starts with every fork.
 """
@@ -25,11 +25,12 @@ READ_LATER = (
 
 
 def main() -> None:
-    """Run the command, as a fork if it is the server's module that it runs."""
-    folder, module, python, *command = sys.argv[1:]
+    """Run the command, as a fork if it is one of the server's modules that it runs."""
+    folder, modules, python, *command = sys.argv[1:]
     arguments = command[1:] if command[:1] == ["-P"] else command
-    own_start = arguments[:2] != ["-m", module] or _needs_own_start(f"{folder}/environ.json")
-    request = "" if own_start else _describe(arguments[2:])
+    module = "".join(arguments[1:2]) if arguments[:1] == ["-m"] else ""
+    own_start = module not in modules.split(",") or _needs_own_start(f"{folder}/environ.json")
+    request = "" if own_start else _describe(module, arguments[2:])
     if not request:
         os.execv(python, [python, *command])
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
@@ -47,7 +48,7 @@ def main() -> None:
     _end_as(status)
 
 
-def _describe(arguments: list[str]) -> str:
+def _describe(module: str, arguments: list[str]) -> str:
     """Return what a fork takes over of this process; nothing if it cannot, as without a folder."""
     mask = os.umask(0o077)
     os.umask(mask)
@@ -57,8 +58,8 @@ def _describe(arguments: list[str]) -> str:
         folder = os.getcwd()
     except OSError:
         return ""
-    facts = {"arguments": arguments, "environ": dict(os.environ), "cwd": folder, "umask": mask}
-    return json.dumps({**facts, "pid": os.getpid()})
+    facts = {"environ": dict(os.environ), "cwd": folder, "umask": mask, "pid": os.getpid()}
+    return json.dumps({"module": module, "arguments": arguments, **facts})
 
 
 def _needs_own_start(servers_environ: str) -> bool:
