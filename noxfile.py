@@ -309,7 +309,9 @@ def integration(session: nox.Session) -> None:
     # CI runs the smoke test after this, as an ordinary user.
     left_out = ("-m", "not smoke") if os.environ.get("EDL_TEST_SMOKE") == "later" else ()
     try:
-        pytest(session, "tests", "--ignore=tests/kubernetes", *left_out, dist="loadscope")
+        # Jobs wait more than other tests do: for their processes, and for silence to be noticed.
+        args = ("tests", "--ignore=tests/kubernetes", *left_out)
+        pytest(session, *args, processes=PROCESSES + 1, dist="loadscope")
     finally:
         _end_cluster(session)
 

@@ -9,6 +9,7 @@ time a running master acts.
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
@@ -35,7 +36,8 @@ MAX_MASTERS = 2
 MAX_CONTENDERS = 2
 
 
-def reachable() -> set[World]:
+@functools.cache
+def find_reachable() -> set[World]:
     """All states of a job that a client has just submitted."""
     first = looks(World())
     seen, queue = {first}, deque([first])
@@ -78,22 +80,26 @@ def ends(
     return {world for world, _ in endless(starts, acts, processes)}
 
 
-WORLDS = reachable()
-WANTED = [world for world in WORLDS if world.wanted]
+def find_wanted() -> list[World]:
+    return [world for world in find_reachable() if world.wanted]
 
 
 def test_the_exploration_reaches_what_it_is_about() -> None:
-    assert len(WORLDS) > 20_000
-    assert any(len(world.masters) == 2 for world in WORLDS)
-    assert any(world.contenders == (False, True) for world in WORLDS)
-    assert any(world.supervisor and world.contenders for world in WORLDS), "two supervisors"
-    assert any(world.supervisor and world.supervisor.master is Master.ORPHAN for world in WORLDS)
-    assert any(world.end and not world.cleared and not world.masters for world in WORLDS)
-    assert {world.state for world in WORLDS} == {RUNNING, CANCELLED, SUCCEEDED}
+    assert len(find_reachable()) > 20_000
+    assert any(len(world.masters) == 2 for world in find_reachable())
+    assert any(world.contenders == (False, True) for world in find_reachable())
+    assert any(world.supervisor and world.contenders for world in find_reachable()), (
+        "two supervisors"
+    )
+    assert any(
+        world.supervisor and world.supervisor.master is Master.ORPHAN for world in find_reachable()
+    )
+    assert any(world.end and not world.cleared and not world.masters for world in find_reachable())
+    assert {world.state for world in find_reachable()} == {RUNNING, CANCELLED, SUCCEEDED}
 
 
 def test_never_do_two_masters_hold_one_job() -> None:
-    assert all(sum(master.holds for master in world.masters) <= 1 for world in WORLDS)
+    assert all(sum(master.holds for master in world.masters) <= 1 for world in find_reachable())
 
 
 def test_while_any_process_runs_the_job_comes_back() -> None:
@@ -102,7 +108,7 @@ def test_while_any_process_runs_the_job_comes_back() -> None:
     A master that was frozen before it locked the directory, and lost its supervisor since, is
     known to no process. It is in no other's way, and ends when it is thawed.
     """
-    found = ends(world for world in WANTED if world.any_process_runs)
+    found = ends(world for world in find_wanted() if world.any_process_runs)
     assert len(found) > 100
     for end in found:
         assert without_unknown(end).is_well, end
@@ -110,7 +116,7 @@ def test_while_any_process_runs_the_job_comes_back() -> None:
 
 def test_without_the_workers_some_jobs_would_not_come_back() -> None:
     """So their part in the protocol is needed."""
-    alone = (world for world in WANTED if world.any_process_runs and not world.is_over)
+    alone = (world for world in find_wanted() if world.any_process_runs and not world.is_over)
     found = ends(alone, acts_without_worker, ALL_PROCESSES - {WORKER})
     assert not all(without_unknown(end).is_well for end in found)
 
@@ -123,7 +129,7 @@ def without_unknown(world: World) -> World:
 
 
 def test_a_client_s_look_brings_back_a_job_of_which_nothing_runs() -> None:
-    dead = [world for world in WANTED if not world.any_process_runs and not world.is_over]
+    dead = [world for world in find_wanted() if not world.any_process_runs and not world.is_over]
     # A frozen supervisor is killed by the first look and replaced by the second.
     found = ends(looks(looks(world)) for world in dead)
     assert found
@@ -132,7 +138,7 @@ def test_a_client_s_look_brings_back_a_job_of_which_nothing_runs() -> None:
 
 
 def test_an_acknowledged_stop_is_never_lost() -> None:
-    stopped = [world for world in WANTED if world.stop_recorded]
+    stopped = [world for world in find_wanted() if world.stop_recorded]
     assert all(world.state != SUCCEEDED for world in stopped)
     found = ends(world for world in stopped if world.any_process_runs)
     assert found
@@ -141,12 +147,12 @@ def test_an_acknowledged_stop_is_never_lost() -> None:
 
 def test_only_a_stop_cancels_a_job() -> None:
     """Neither SIGTERM to the master nor to everything does."""
-    assert all(world.stop_recorded for world in WORLDS if world.state == CANCELLED)
+    assert all(world.stop_recorded for world in find_reachable() if world.state == CANCELLED)
 
 
 def test_no_process_starts_a_job_again_that_is_being_deleted() -> None:
     """A client that was killed in the middle of a deletion can repeat it."""
-    unwanted = [world for world in WORLDS if not world.wanted]
+    unwanted = [world for world in find_reachable() if not world.wanted]
     for world in unwanted:
         for _, (after, _) in acts((world, True)).items():
             assert len(after.masters) <= len(world.masters)

@@ -7,7 +7,7 @@ from collections import Counter
 
 from schedules import play
 
-RUNS = int(os.environ.get("EDL_SIMULATIONS", "400"))
+RUNS = int(os.environ.get("EDL_SIMULATIONS", "200"))
 
 
 def test_random_schedules_lose_repeat_and_garble_nothing() -> None:

@@ -54,6 +54,7 @@ class Attacked:
         self._held = threading.Semaphore(0)
         self.spec = training_spec(place)
         self.spec.workers.CopyFrom(job_pb2.WorkersSpec(min=2, max=2))
+        self.spec.worker_grace_s = 1.0  # an attacker does not leave by itself, and is waited for
         set_update(self.spec, update)
         job_dir = place / "job"
         job_dir.mkdir()

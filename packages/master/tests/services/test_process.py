@@ -33,6 +33,7 @@ def held(master: Master, tmp_path: Path) -> job_pb2.JobSpec:
     """A job that is not over, and whose workers count as healthy, for as long as a test likes."""
     spec = training_spec(tmp_path)
     spec.failures.stall_timeout_s = 10 * DEADLINE_S
+    spec.snapshot_interval_s = 1
     master.hold(2)
     return spec
 

@@ -370,4 +370,4 @@ class Storm(RuleBasedStateMachine):
 
 
 TestStorm = Storm.TestCase
-TestStorm.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+TestStorm.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
