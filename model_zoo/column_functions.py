@@ -31,6 +31,14 @@ def embedding_of(term):
     return term[2], term[3] if len(term) > 3 else "sum"
 
 
+def columns_in(term):
+    """The names of the columns of a term, repeated as they occur."""
+    if isinstance(term, str):
+        return [term]
+    inner = term[1] if term[0] == "CROSS" else [term[1]]
+    return [name for each in inner for name in columns_in(each)]
+
+
 def check_term(term, known):
     """Check that the columns of a term are there and hold what its function takes.
 

@@ -5,6 +5,7 @@ from column_functions import (
     NUMBERS,
     category_ids,
     check_term,
+    columns_in,
     embedding_of,
     indicator,
     indicator_size,
@@ -82,6 +83,21 @@ class Columns(tf.keras.layers.Layer):
             ValueError: it is not known without a schema.
         """
         return sum(self._width(number) for number in range(self.parts))
+
+    @property
+    def shares(self):
+        """How much of each term is due to each column of the schema: a row for each term.
+
+        Raises:
+            ValueError: it is not known without a schema.
+        """
+        if not self._known:
+            raise ValueError("without a schema, it is not known what a column adds")
+        rows = []
+        for term in self._terms:
+            used = columns_in(term)
+            rows.append([used.count(name) / len(used) for name in self._known])
+        return rows
 
     def _width(self, number):
         term = self._terms[number]

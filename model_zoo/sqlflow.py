@@ -5,6 +5,7 @@ Use it with ``--input-fn sqlflow.elasticdl_input_function``, or by its short nam
 """
 
 import numpy as np
+from explanations import MARK
 from table_schema import columns_of, label_of
 
 from elasticdl.python.common.constants import Mode
@@ -49,6 +50,12 @@ def elasticdl_input_function(records, mode=Mode.TRAINING, label=None, schema=Non
 
 
 input_fn = elasticdl_input_function
+
+
+def explain_input(records, mode=Mode.PREDICTION, label=None, schema=None):
+    """Return the same features, marked: a model then says what each column adds to a prediction."""
+    features, labels = elasticdl_input_function(records, mode, label, schema)
+    return features | {MARK: np.zeros((len(records), 1), np.float32)}, labels
 
 
 def _column(values):

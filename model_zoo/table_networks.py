@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 from columns import Columns
+from explanations import predict_or_explain
 
 
 class WideAndDeepNetwork(tf.keras.layers.Layer):
@@ -16,18 +17,27 @@ class WideAndDeepNetwork(tf.keras.layers.Layer):
 
     def __init__(self, outputs, hidden_units, columns, wide=None, deep=None, **kwargs):
         super().__init__(**kwargs)
-        self._deep_columns = Columns(**columns | ({"columns": deep} if deep else {}))
-        self._wide_columns = Columns(**columns | {"columns": wide}) if wide else None
+        self._deep_columns = Columns(**columns | ({"columns": deep} if deep else {}), joined=False)
+        self._wide_columns = Columns(**columns | {"columns": wide}, joined=False) if wide else None
         self._wide = tf.keras.layers.Dense(outputs, name="wide")
         self._hidden = [tf.keras.layers.Dense(units, activation="relu") for units in hidden_units]
         self._output = tf.keras.layers.Dense(outputs, name="deep", use_bias=False)
 
     def call(self, inputs):
-        x = self._deep_columns(inputs)
-        linear = self._wide(self._wide_columns(inputs) if self._wide_columns else x)
-        for layer in self._hidden:
-            x = layer(x)
-        return linear + self._output(x)
+        deep = self._deep_columns(inputs)
+        wide = self._wide_columns(inputs) if self._wide_columns else []
+
+        def head(parts):
+            x = tf.concat(parts[: len(deep)], axis=1)
+            linear = self._wide(tf.concat(parts[len(deep) :], axis=1) if wide else x)
+            for layer in self._hidden:
+                x = layer(x)
+            return linear + self._output(x)
+
+        def shares():
+            return self._deep_columns.shares + (self._wide_columns.shares if wide else [])
+
+        return predict_or_explain(inputs, [*deep, *wide], shares, head)
 
 
 class DeepFMNetwork(tf.keras.layers.Layer):
@@ -58,7 +68,11 @@ class DeepFMNetwork(tf.keras.layers.Layer):
         ]
 
     def call(self, inputs):
-        parts = self._columns(inputs)
+        return predict_or_explain(
+            inputs, self._columns(inputs), lambda: self._columns.shares, self._predict
+        )
+
+    def _predict(self, parts):
         vectors = [layer(part) for layer, part in zip(self._vectors, parts, strict=True)]
         total = tf.add_n(vectors)
         squares = tf.add_n([tf.square(vector) for vector in vectors])

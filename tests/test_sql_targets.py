@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -345,6 +346,11 @@ def test_the_right_to_create_a_table_of_mariadb_is_checked_before_a_job(
     assert rows(server, "SHOW TABLES LIKE 'my_results'") == []
 
 
+def wait_for(jobs: list[str]) -> None:
+    while not jobs:
+        time.sleep(0.05)
+
+
 def test_others_who_lock_the_table_cost_no_job(
     edl: Call, jobs: list[str], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,10 +366,14 @@ def test_others_who_lock_the_table_cost_no_job(
     )
     with connect(server) as other:
         other.exec_driver_sql(lock)
-        timer = threading.Timer(4, other.rollback)
-        timer.start()
+        monkeypatch.setattr("edl_sql.databases.retries.pause", lambda _: other.rollback())
+        # PostgreSQL waits for the lock; MariaDB gives up, and edl tries again.
+        release = threading.Thread(target=lambda: wait_for(jobs) or other.rollback())
+        if server.kind == POSTGRESQL:
+            release.start()
         told = sql(edl, server, "SELECT id FROM contended PREDICT contended.p USING m")
-        timer.join()
+        if server.kind == POSTGRESQL:
+            release.join()
     assert jobs == ["predict"]
     assert rows(server, "SELECT p FROM contended ORDER BY id") == [(0.5,), (1.5,)]
     if server.kind == MYSQL:

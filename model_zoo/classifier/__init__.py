@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 from columns import Columns
+from explanations import predict_or_explain
 from sqlflow import elasticdl_input_function
 from table_schema import label_column
 
@@ -36,12 +37,17 @@ class DNN(tf.keras.Model):
         columns=None,
     ):
         super().__init__(name="dnn_classifier")
-        self._columns = Columns(word_buckets, schema, label, columns)
+        self._columns = Columns(word_buckets, schema, label, columns, joined=False)
         self._hidden = [tf.keras.layers.Dense(units, activation="relu") for units in hidden_units]
         self._output = tf.keras.layers.Dense(n_classes or number_of_classes(schema, label))
 
     def call(self, inputs: dict, training=False):
-        x = self._columns(inputs)
+        return predict_or_explain(
+            inputs, self._columns(inputs), lambda: self._columns.shares, self._predict
+        )
+
+    def _predict(self, parts):
+        x = tf.concat(parts, axis=1)
         for layer in self._hidden:
             x = layer(x)
         return self._output(x)

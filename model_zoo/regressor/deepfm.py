@@ -6,6 +6,7 @@ edl train --model-zoo model_zoo --model-def regressor.deepfm.DeepFM ...
 from collections.abc import Sequence
 
 import tensorflow as tf
+from explanations import MARK
 from table_networks import DeepFMNetwork
 
 from . import DNN, label_scale
@@ -37,7 +38,8 @@ class DeepFM(tf.keras.Model):
         self._network = DeepFMNetwork(1, hidden_units, given, dim)
 
     def call(self, inputs: dict, training=False):
-        return self._mean + self._deviation * self._network(inputs)
+        outputs = self._deviation * self._network(inputs)
+        return outputs if MARK in inputs else self._mean + outputs
 
     default_input = staticmethod(DNN.default_input)
     default_loss = staticmethod(DNN.default_loss)

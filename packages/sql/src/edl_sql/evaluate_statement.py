@@ -13,7 +13,7 @@ from edl_sql.language.selection import check_known, check_types
 from edl_sql.language.statements import Evaluate
 from edl_sql.statement_checks import check_metrics, mark_errors, source_of_trained, with_keras_names
 from edl_sql.statement_context import StatementContext
-from edl_sql.tables.result_table import ResultRow, append_row, check_columns, check_insertable
+from edl_sql.tables.result_table import ResultRow, append_rows, check_columns, check_insertable
 
 _EVERY_RESULT: ResultRow = {"model": "", "evaluated_at": datetime(1970, 1, 1), "row_count": 0}
 """The columns that all rows of results have."""
@@ -75,7 +75,7 @@ def evaluate(context: StatementContext, statement: Evaluate) -> dict[str, Any]:
             lambda: check_columns(context.database, statement.into, list(row)),
             context.report,
         )
-        done["table_created"] = append_row(context.database, statement.into, row)
+        done["table_created"] = append_rows(context.database, statement.into, [row])
         done["table"] = statement.into
         context.report(f"a row of metrics is in the table {statement.into}")
     return done

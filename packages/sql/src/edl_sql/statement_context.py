@@ -12,7 +12,7 @@ from edl.plugins.options import BY_NAME, Verb
 from edl_convert import api as data_api
 from edl_sql.databases.database import Database
 from edl_sql.databases.retries import retry_while_unreachable
-from edl_sql.language.statements import Evaluate, Predict, Train
+from edl_sql.language.statements import Evaluate, Explain, Predict, Train
 from edl_sql.models import SqlModels
 from edl_sql.statement_jobs import StatementJobs
 from edl_sql.tables.queries import column_names
@@ -59,7 +59,7 @@ class StatementContext:
     report: Callable[[str], None]
     progress: bool
 
-    def column_names(self, statement: Train | Predict | Evaluate) -> list[str]:
+    def column_names(self, statement: Train | Predict | Evaluate | Explain) -> list[str]:
         """Return the names of the columns of a statement's SELECT."""
         at = statement.positions
         return column_names(self.database, statement.select, at.text, at.start)

@@ -9,8 +9,9 @@ from edl.plugins.jobs import job_catalog
 from edl.plugins.options import BY_NAME, Given, read_value
 from edl_sql.databases.database import Database
 from edl_sql.evaluate_statement import evaluate
+from edl_sql.explain_statement import explain
 from edl_sql.language.parser import parse_statements
-from edl_sql.language.statements import Evaluate, Predict, Query, Statement, Train
+from edl_sql.language.statements import Evaluate, Explain, Predict, Query, Statement, Train
 from edl_sql.language.tokens import Dialect, dialect_of
 from edl_sql.model_statements import run_about_models
 from edl_sql.models import SqlModels
@@ -86,6 +87,8 @@ class StatementRunner:
                 return predict(self._context, statement)
             case Evaluate():
                 return evaluate(self._context, statement)
+            case Explain():
+                return explain(self._context, statement)
             case Query():
                 at = statement.positions
                 columns, rows = read_rows(

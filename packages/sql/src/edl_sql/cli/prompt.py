@@ -14,6 +14,7 @@ _HELP = """\
 SELECT … TRAIN model WITH name=value, … COLUMN a, b LABEL c INTO name;   train a model
 SELECT … TO EVALUATE name LABEL c INTO table;                            measure it
 SELECT … PREDICT table.column USING name;                                predict a column
+SELECT … TO EXPLAIN name INTO table;                                     what it goes by
 SHOW MODELS;  DESCRIBE name;  SHOW TRAIN name;  DROP MODEL name;         what there is
 SELECT …;                                                                show rows
 exit                                                                     or Ctrl-D

@@ -34,6 +34,9 @@ def lines_of(result: Mapping[str, Any]) -> Iterator[str]:
             yield from (f"{name + ':':<12}{value}" for name, value in known.items() if value)
         case {"statement": statement}:
             yield str(statement)
+        case {"contributions": contributions}:
+            rows = [(name, f"{value:.4g}") for name, value in contributions.items()]
+            yield from table(("COLUMN", "MEAN CONTRIBUTION"), rows)
         case {"columns": columns, "rows": rows}:
             yield from table(columns, [list(map(_cell, row)) for row in rows])
 

@@ -3,6 +3,7 @@
     SELECT … TRAIN regressor.DNN WITH hidden_units=[10, 100] LABEL price INTO my_model;
     SELECT … TO PREDICT testdata.predicted_price USING my_model;
     SELECT … TO EVALUATE my_model LABEL price INTO my_results;
+    SELECT … TO EXPLAIN my_model INTO my_explanations;
     SHOW TRAIN my_model;
     SELECT …;
 
@@ -20,11 +21,13 @@ from itertools import pairwise
 from edl.plugins.options import BY_NAME, Verb
 from edl_sql.language.clauses import CLAUSES, ClauseReader
 from edl_sql.language.columns import ColumnTerm, read_terms
+from edl_sql.language.create_model import find_select, read_create_model
 from edl_sql.language.positions import SqlPositions
 from edl_sql.language.statements import (
     Describe,
     DropModel,
     Evaluate,
+    Explain,
     Predict,
     Query,
     ShowModels,
@@ -35,23 +38,27 @@ from edl_sql.language.statements import (
 from edl_sql.language.table_names import join_name
 from edl_sql.language.tokens import Dialect, SqlToken, is_word, mistake, tokens
 
-_VERBS = ("TRAIN", "PREDICT", "EVALUATE")
-_OTHER_VERBS = ("EXPLAIN", "MAXIMIZE", "MINIMIZE", "RUN")
+_VERBS = ("TRAIN", "PREDICT", "EVALUATE", "EXPLAIN")
+_ONLY_AFTER_TO = ("EXPLAIN",)
+_OTHER_VERBS = ("MAXIMIZE", "MINIMIZE", "RUN")
 """Verbs of SQLFlow: after TO, an error names them."""
 _FOLLOWERS = {
     "TRAIN": CLAUSES,
     "PREDICT": ("WITH", "USING"),
     "EVALUATE": ("WITH", "LABEL", "INTO", ""),  # also nothing
+    "EXPLAIN": ("WITH", "USING", "INTO", ""),
 }
 _MEANT = {
     "TRAIN": "WITH, COLUMN, LABEL or INTO",
     "PREDICT": "USING",
     "EVALUATE": "WITH, LABEL, INTO or nothing",
+    "EXPLAIN": "INTO or nothing",
 }
 _EXAMPLES = {
     "TRAIN": "SELECT … TRAIN regressor.DNN WITH learning_rate=0.01 LABEL price INTO my_model;",
     "PREDICT": "SELECT … PREDICT testdata.predicted_price USING my_model;",
     "EVALUATE": "SELECT … TO EVALUATE my_model LABEL price INTO my_results;",
+    "EXPLAIN": "SELECT … TO EXPLAIN my_model INTO my_explanations;",
 }
 _TRAIN_EXAMPLE = _EXAMPLES["TRAIN"]
 _ABOUT_MODELS = {
@@ -103,7 +110,13 @@ def parse_statements(text: str, dialect: Dialect = Dialect.STANDARD) -> list[Sta
 
 
 def _parse_statement(text: str, words: Sequence[SqlToken]) -> Statement:
-    return replace(_statement(text, words), positions=SqlPositions(text, tuple(words)))
+    first = 0
+    if is_word(words[0], "CREATE"):
+        found: Statement = read_create_model(text, words)
+        first = find_select(words)
+    else:
+        found = _statement(text, words)
+    return replace(found, positions=SqlPositions(text, tuple(words), first))
 
 
 def _statement(text: str, words: Sequence[SqlToken]) -> Statement:
@@ -126,6 +139,8 @@ def _statement(text: str, words: Sequence[SqlToken]) -> Statement:
             return replace(_train(select, rest), text=text[words[0].start : words[-1].end])
         case "PREDICT":
             return _predict(select, rest)
+        case "EXPLAIN":
+            return _explain(select, rest)
         case _:
             return _evaluate(select, rest)
 
@@ -154,9 +169,13 @@ def _about_models(text: str, words: Sequence[SqlToken]) -> Statement:
 
 
 def _cut(text: str, words: Sequence[SqlToken], *, may_be_query: bool) -> int | None:
-    """Return the index of TRAIN, PREDICT or EVALUATE; None if it is a query without them."""
+    """Return the index of TRAIN or another verb; None if it is a query without them."""
     at_top = [
-        index for index, token in enumerate(words) if not token.depth and is_word(token, *_VERBS)
+        index
+        for index, token in enumerate(words)
+        if not token.depth
+        and is_word(token, *_VERBS)
+        and (not is_word(token, *_ONLY_AFTER_TO) or (index and is_word(words[index - 1], "TO")))
     ]
     for index in reversed(at_top):
         if _is_followed(words, index):
@@ -178,7 +197,9 @@ def _cut(text: str, words: Sequence[SqlToken], *, may_be_query: bool) -> int | N
             f"edl does not support {other.text.upper()}",
             text,
             other.start,
-            "Statements train, evaluate, predict, or show how a model was trained.",
+            "edl train runs programs of your own: edl train --help."
+            if is_word(other, "RUN")
+            else "The nearest is to PREDICT every choice, and to take the best in a SELECT.",
         )
     if may_be_query:
         return None
@@ -296,12 +317,27 @@ def _evaluate(select: str, rest: ClauseReader) -> Evaluate:
         elif clause == "LABEL":
             label = rest.read_name("the column with the truth")
         elif clause == "INTO":
-            start = rest.index
-            table = rest.read_dotted_name("the table of the results")
-            if len(table) > 2:
-                rest.index = start
-                raise rest.mistake("INTO needs table or schema.table", 0, rest.example)
-            into = join_name(table)
+            into = _into_table(rest)
         else:
             raise rest.mistake(f"{clause} is not for EVALUATE", -1, rest.example)
     return Evaluate(select, model, label, into, settings)
+
+
+def _into_table(rest: ClauseReader) -> str:
+    start = rest.index
+    table = rest.read_dotted_name("the table of the results")
+    if len(table) > 2:
+        rest.index = start
+        raise rest.mistake("INTO needs table or schema.table", 0, rest.example)
+    return join_name(table)
+
+
+def _explain(select: str, rest: ClauseReader) -> Explain:
+    model = rest.read_model_name("EXPLAIN")
+    if rest.accept("WITH", "USING"):
+        raise rest.mistake(
+            "integrated gradients are the only explainer, without settings", -1, rest.example
+        )
+    into = _into_table(rest) if rest.accept("INTO") else ""
+    rest.expect_end()
+    return Explain(select, model, into)

@@ -16,15 +16,17 @@ class SqlPositions:
     Attributes:
         text: all statements, in which positions count.
         words: of this one.
+        first: index of the first word of its SELECT.
     """
 
     text: str
     words: tuple[SqlToken, ...]
+    first: int = 0
 
     @property
     def start(self) -> int:
-        """The index at which the statement, and so its SELECT, begins."""
-        return self.words[0].start if self.words else 0
+        """The index in the text at which the SELECT begins."""
+        return self.words[self.first].start if self.words else 0
 
     def find(self, clause: str, name: str = "") -> int:
         """Return the index of a name in a clause, or of the clause's first word.
@@ -38,7 +40,7 @@ class SqlPositions:
         else:
             # The SELECT may have the same words, but these come last; COLUMN may be there twice.
             begun = [index for index in range(1, len(self.words)) if self._begins(index, clause)]
-            parts = [self.words[index:] for index in reversed(begun)]
+            parts = [self.words[index:] for index in reversed(begun)] or [self.words]
         for part in parts:
             for word, after in pairwise((*part, None)):
                 is_value = clause == "WITH" and (after is None or after.text != "=")

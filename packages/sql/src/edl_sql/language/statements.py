@@ -74,6 +74,21 @@ class Evaluate:
 
 
 @dataclass(frozen=True, slots=True)
+class Explain:
+    """``SELECT … TO EXPLAIN``: how much each column adds to a model's predictions.
+
+    Attributes:
+        model: name of the trained model.
+        into: the table that gets a row for each column; empty for none.
+    """
+
+    select: str
+    model: str
+    into: str = ""
+    positions: SqlPositions = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ShowTrain:
     """``SHOW TRAIN``: how a model was trained."""
 
@@ -117,4 +132,6 @@ class Query:
     positions: SqlPositions = field(default=NOWHERE, compare=False)
 
 
-Statement = Train | Predict | Evaluate | ShowTrain | ShowModels | Describe | DropModel | Query
+Statement = (
+    Train | Predict | Evaluate | Explain | ShowTrain | ShowModels | Describe | DropModel | Query
+)

@@ -1,8 +1,8 @@
-"""A table of results: one row for each evaluation of a model."""
+"""A table of results: rows for each evaluation or explanation of a model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -52,7 +52,7 @@ def check_insertable(database: Database, table: str, values: ResultRow) -> None:
     """Check before a model is evaluated that a row can be added to a table.
 
     Args:
-        values: as for ``append_row``; not yet those of the metrics.
+        values: as for ``append_rows``, of one row; not yet those of the metrics.
 
     Raises:
         EdlError: the database refuses something.
@@ -96,13 +96,13 @@ def _check_may_create(connection: Connection, table: str) -> None:
                 raise
 
 
-def append_row(database: Database, table: str, values: ResultRow) -> bool:
-    """Add a row to a table, and create the table if need be.
+def append_rows(database: Database, table: str, values: Sequence[ResultRow]) -> bool:
+    """Add rows to a table, and create the table if need be.
 
     Args:
         table: its name, or schema.table.
-        values: by column; integers become BIGINT, floats DOUBLE, texts VARCHAR, times the type
-            for date and time that SQLAlchemy has for the database.
+        values: of each row by column; integers become BIGINT, floats DOUBLE, texts VARCHAR, times
+            the type for date and time that SQLAlchemy has for the database.
 
     Returns:
         Whether the table was created.
@@ -115,10 +115,10 @@ def append_row(database: Database, table: str, values: ResultRow) -> bool:
     schema, name = split(table)
     with database.writing() as connection:
         is_new = not sql.inspect(connection).has_table(name, schema=schema)
-        rows = _table(table, values)
+        rows = _table(table, values[0])
         if is_new:
             rows.create(connection)
-        connection.execute(rows.insert(), dict(values))
+        connection.execute(rows.insert(), [dict(row) for row in values])
     return is_new
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from example_data import example
 from plain_loop import batches, evaluate, train
 
@@ -147,6 +148,45 @@ def test_texts_that_the_training_has_not_seen_are_predicted_with() -> None:
     model_file = load("regressor.DNN", Mode.PREDICTION, schema=schema_of(rows))
     found = predictions(model_file, [row | {"town": b"Rome"} for row in rows], "label")
     assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize(
+    "model_def",
+    [
+        "regressor.DNN",
+        "regressor.wide_and_deep.MagicalWAD",
+        "regressor.deepfm.DeepFM",
+        "classifier.DNN",
+        "classifier.wide_and_deep.WideAndDeep",
+        "classifier.deepfm.DeepFM",
+    ],
+)
+def test_contributions_add_up_to_what_a_row_differs_by_from_the_mean(model_def: str) -> None:
+    random = np.random.default_rng(1)
+    rows: list[Row] = [
+        {"b": random.normal(), "a": 5 + random.normal(), "idle": 1.0} for _ in range(40)
+    ]
+    rows = [row | {"label": int(row["b"] * row["a"] + row["a"] > 5)} for row in rows]
+    schema = schema_of(rows)
+    columns = ["a", ["BUCKET", "b", [0.0]], "b", "idle"]
+    chosen = {"columns": columns} if model_def == "regressor.DNN" else {}
+    model_file = load(model_def, schema=schema, **chosen)
+    train(model_file, records_of(rows), epochs=5)
+    batch = batches(model_file, records_of(rows), size=40)[0]
+    means = {"a": schema["columns"][1]["mean"], "b": schema["columns"][0]["mean"], "idle": 1.0}
+    average = {name: tf.constant([[value]], tf.float32) for name, value in means.items()}
+    outputs = np.asarray(model_file.call(batch.features, training=False))
+    base = np.asarray(model_file.call(average, training=False))
+    mark = {"edl_explain": tf.zeros((40, 1))}
+    found = np.asarray(model_file.call({**batch.features, **mark}, training=False))
+    assert found.shape == (40, 3)  # a, b, idle
+    assert np.abs(found[:, 2]).max() < 1e-6
+    if chosen:
+        return  # the mean of b is in a bucket, and a row of zeros is in none
+    at = outputs.argmax(axis=1)
+    difference = outputs[np.arange(40), at] - base[0, at]
+    assert np.std(difference) > 0.01
+    np.testing.assert_allclose(found.sum(axis=1), difference, atol=0.05 * np.std(difference))
 
 
 def test_null_counts_as_the_mean_and_is_told_apart_from_it() -> None:
