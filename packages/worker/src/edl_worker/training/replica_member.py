@@ -26,7 +26,7 @@ from edl_worker.core.collectives import (
 from edl_worker.core.exchange import ParameterReply, PullRequest
 from edl_worker.core.member_progress import MemberProgress
 from edl_worker.core.replica_engine import ReplicaEngine
-from edl_worker.core.replicas import Claim, Generation
+from edl_worker.core.replicas import Claim, Generation, Note
 from edl_worker.core.step_engine import StepResult
 from edl_worker.core.tasks import Lease, MasterReplacedError, WorkerPhase
 from edl_worker.training.replica import ReceiveBuffer
@@ -75,6 +75,7 @@ class ReplicaMember:
         self._buffer = ReceiveBuffer(steps.layout.nbytes)
         self._sending: BackgroundCall[None] = BackgroundCall("values")
         self._leaves = False
+        self._stepped: tuple[int, float] | None = None  # the last step's generation and moment
         self._failure: Exception | None = None  # because of which this worker can be no member
         self._group: CollectiveGroup | None = None  # None: alone, or no member
         self._computed: tuple[tuple[int, int], int | None, StepResult] | None = None
@@ -162,7 +163,7 @@ class ReplicaMember:
         self._close_group()
         with self._reporter.lock:
             self._progress.forget()
-        self._computed = self._aside = self._shown = self._failure = None
+        self._computed = self._aside = self._shown = self._failure = self._stepped = None
 
     def _take_part(self) -> None:
         if self._group is not None and self._group.is_awaited(_IDLE_S):
@@ -277,8 +278,7 @@ class ReplicaMember:
         if self._group is not None:
             self._all_reduce(claim, computed)
             return
-        with self._reporter.lock:
-            self._progress.on_step([self._progress.make_note(claim)])
+        self._on_step([self._progress.make_note(claim)])
 
     def _all_reduce(self, claim: Claim | None, computed: StepResult | None) -> None:
         assert self._group is not None, "there are peers"
@@ -296,10 +296,19 @@ class ReplicaMember:
         notes = [decode_note(content) for content in contents]
         if any(note.claim is not None for note in notes):
             self._steps.apply(total[: self._trainable], total[self._trainable :])
-            with self._reporter.lock:
-                self._progress.on_step(notes)
+            self._on_step(notes)
         if any(note.stops for note in notes):
             self._stop()
+
+    def _on_step(self, notes: Sequence[Note]) -> None:
+        """Record a step; say how long training has paused if it is the first of a generation."""
+        number, now = self._progress.number, time.monotonic()
+        if self._stepped is not None and self._stepped[0] != number:
+            paused_s = now - self._stepped[1]
+            log.info("generation %d: the first step is %.2f s after the last one", number, paused_s)
+        self._stepped = number, now
+        with self._reporter.lock:
+            self._progress.on_step(notes)
 
     def _arrays(self, computed: StepResult) -> list[npt.NDArray[Any]]:
         """Return numbers for all parts; zeros where training changes no state."""
