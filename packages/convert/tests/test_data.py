@@ -280,6 +280,8 @@ def test_a_source_without_records_is_named(edl: Call, tmp_path: Path) -> None:
         (("none.csv", "--to", "o"), 3, "none.csv does not exist"),
         (("t.csv",), 2, "--to"),
         (("t.csv", "--to", ""), 2, "the name of the output is empty"),
+        (("t.csv", "--to", "s3:/b/o"), 2, "--to s3:/b/o: a URI has two slashes"),
+        (("s3:/b/t.csv", "--to", "o"), 2, "SRC s3:/b/t.csv: a URI has two slashes"),
         (("t.csv", "--to", "o", "--split", "1.5"), 2, "--split"),
         (("t.csv", "--to", "o.recordio", "--split", "0.5"), 2, "Name a folder"),
         (("t.csv", "what.bin", "--to", "o"), 3, "what.bin"),
@@ -300,6 +302,12 @@ def test_a_conversion_that_cannot_be(
     assert word in done.err
     assert "what to do" in done.err
     assert not (tmp_path / "o").exists()
+    assert not (tmp_path / "s3:").exists()
+
+
+def test_what_only_looks_like_a_uri_is_not_inspected(edl: Call) -> None:
+    done = edl("data", "inspect", "s3:/b/t.csv", code=2)
+    assert "FILE s3:/b/t.csv: a URI has two slashes after its scheme" in done.err
 
 
 class BrokenFile(PinnedFile):

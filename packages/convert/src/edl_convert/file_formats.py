@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
 import recordio
-from edl.plugins.data import IMAGE_SUFFIXES, data_files, scheme, user_path
+from edl.plugins.data import IMAGE_SUFFIXES, check_location, data_files, scheme, user_path
 from edl.plugins.errors import usage
 from edl_convert.formats import OTHER_IMAGE_SUFFIXES, SourceFormat
 from edl_convert.images import OTHER_IMAGES, IdxSource, ImageFolderSource, is_idx
@@ -156,6 +156,7 @@ def _find_places(source: str) -> list[str]:
             where="SRC",
             remedy="Name files or folders; . is the current folder.",
         )
+    check_location(source, "SRC")
     if scheme(source) not in ("", "file"):
         return _find_stored(source)
     path = user_path(local_path(source))

@@ -13,7 +13,15 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import recordio
-from edl.plugins.data import SCHEMA_FILE, SPLIT_PARTS, absolute, check_output, data_files, scheme
+from edl.plugins.data import (
+    SCHEMA_FILE,
+    SPLIT_PARTS,
+    absolute,
+    check_location,
+    check_output,
+    data_files,
+    scheme,
+)
 from edl.plugins.errors import usage
 from edl_convert import stored_output
 from edl_convert.drafts import draft
@@ -92,6 +100,7 @@ def check_layout(output: str, layout: FileLayout) -> str:
         raise usage(
             "the name of the output is empty", where="--to", remedy="Name a new folder: --to data"
         )
+    check_location(output, "--to")
     suffix = PurePosixPath(output).suffix
     if suffix == ".recordio" and (layout.split is not None or layout.records_per_file):
         raise usage(

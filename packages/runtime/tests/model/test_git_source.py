@@ -52,6 +52,12 @@ def test_a_path_of_this_machine_is_no_repository(text: str) -> None:
     assert parse(text) is None
 
 
+@pytest.mark.parametrize("text", ["file:///srv/zoo.git", "file:///srv/zoo#main"])
+def test_a_repository_of_this_machine_is_refused_like_one_by_http(text: str) -> None:
+    with pytest.raises(GitSourceError, match="only https repositories are fetched, not 'file'"):
+        parse(text)
+
+
 BAD_URLS = [
     ("", "only https"),
     ("a/b.git", "only https"),

@@ -11,8 +11,11 @@ from collections.abc import Iterable, Sequence
 
 import recordio
 import recordio.example
+from edl import codec
+from edl.core import locations
 from edl.core.data_layout import DELIMITERS, IMAGE_SUFFIXES
 from edl.core.locations import scheme
+from edl.core.problem import Problem
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
 from recordio.formats.csvfile import is_json
@@ -172,7 +175,10 @@ def expand(pattern: str, option: str) -> list[str]:
         EdlError: DATA_NOT_FOUND or DATA_UNREADABLE.
     """
     try:
+        locations.check(pattern, option)
         return recordio.expand(pattern)
+    except Problem as problem:
+        raise codec.error_of(problem) from None
     except recordio.NoSuchData as error:
         raise EdlError(
             ErrorCode.DATA_NOT_FOUND,

@@ -21,21 +21,28 @@ def scheme(location: str) -> str:
     return match[1].lower() if match else ""
 
 
-WHOLE = "Write the whole URI, such as s3://bucket/folder, or a path."
-"""What to do about what ``check`` refuses."""
-
-
-def check(location: str) -> None:
+def check(location: str, option: str, where: str = "") -> None:
     """Refuse what looks like a URI and is none.
 
+    Args:
+        option: the option or argument whose value this is.
+        where: the place of the value, if that is not the option itself.
+
     Raises:
-        ValueError: it is a scheme and nothing else, or has one slash; the text has the location.
+        Problem: USAGE; the location is a scheme and nothing else, or has one slash.
     """
-    if _ONE_SLASH.match(location):
-        raise ValueError(f"{location}: a URI has two slashes after its scheme")
     kind = scheme(location)
-    if kind and not location[len(kind) :].strip(":/"):
-        raise ValueError(f"{location}: nothing comes after the scheme")
+    if _ONE_SLASH.match(location):
+        why = "a URI has two slashes after its scheme"
+    elif kind and not location[len(kind) :].strip(":/"):
+        why = "nothing comes after the scheme"
+    else:
+        return
+    raise usage(
+        f"{option} {location}: {why}",
+        where=where or option,
+        remedy="Write the whole URI, such as s3://bucket/folder, or a path.",
+    )
 
 
 def absolute(location: str, base: str, environ: Mapping[str, str]) -> str:

@@ -119,15 +119,8 @@ def build(
 def _check_locations(
     option: Option, value: str | tuple[str, ...], given: Mapping[str, Given]
 ) -> None:
-    try:
-        for text in (value,) if isinstance(value, str) else value:
-            locations.check(text)
-    except ValueError as error:
-        raise usage(
-            f"{option.flag} {error}",
-            where=given[option.name].where,
-            remedy=locations.WHOLE,
-        ) from None
+    for text in (value,) if isinstance(value, str) else value:
+        locations.check(text, option.flag, given[option.name].where)
 
 
 def _location(

@@ -12,6 +12,7 @@ from edl.core.data_layout import (
     SPLIT_PARTS,
 )
 from edl.core.locations import absolute, scheme, user_path
+from edl.core.locations import check as check_location
 
 __all__ = [
     "DELIMITERS",
@@ -20,6 +21,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "SPLIT_PARTS",
     "absolute",
+    "check_location",
     "check_output",
     "check_writable",
     "data_files",

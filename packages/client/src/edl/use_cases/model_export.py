@@ -8,7 +8,7 @@ from dataclasses import replace
 from edl import codec
 from edl.core import locations
 from edl.core.job_status import JobState, JobStatus
-from edl.core.problem import usage
+from edl.core.problem import Problem
 from edl.use_cases.job_catalog import JobCatalog
 from edl.use_cases.job_watcher import JobDisplay, JobWatcher
 
@@ -32,9 +32,8 @@ def export_model(
         EdlError: a wrong output, or as ``JobContinuation.export``.
     """
     try:
-        locations.check(output)
-    except ValueError as error:
-        problem = usage(f"--output {error}", where="--output", remedy=locations.WHOLE)
+        locations.check(output, "--output")
+    except Problem as problem:
         raise codec.error_of(problem) from None
     backend = catalog.find(name)
     place = locations.absolute(output, os.getcwd(), os.environ) if output else ""

@@ -79,9 +79,10 @@ def parse(text: str) -> GitSource | None:
     Raises:
         GitSourceError: the text is a URL that cannot be fetched.
     """
-    if not _REMOTE.match(text) or text.startswith("file://"):
-        return None
     bare, mark, suffix = text.partition("#")
+    is_folder = text.startswith("file://") and not mark and not bare.endswith(".git")
+    if not _REMOTE.match(text) or is_folder:
+        return None
     authority_end = bare.find("/", bare.find("://") + 3)
     at_index = bare.find("@", authority_end) if authority_end >= 0 else -1
     has_at = at_index >= 0
