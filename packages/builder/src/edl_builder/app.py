@@ -43,6 +43,7 @@ from edl_builder.server import HEALTH, REFLECTION, Server
 from edl_builder.servicers.authentication import Authenticator
 from edl_builder.servicers.builder import BuilderServicer
 from edl_builder.servicers.guard import Guard
+from edl_proto.printable import one_line
 from edl_runtime.monitoring.server import MonitoringServer
 from edl_spans.export import SpanExport
 
@@ -215,9 +216,13 @@ def _translate_state_errors(folder: Path) -> Iterator[None]:
 
 
 def _report_end(metrics: Metrics, spans: SpanExport, build: Build) -> None:
-    """Count a build that has ended, and export its span."""
+    """Count a build that has ended, export its span, and log why it has failed."""
     metrics.count(build)
     record_span(spans, build)
+    failure = build.failure
+    if failure is not None and failure.reason is not Reason.CANCELLED:
+        text = one_line(": ".join(filter(None, (failure.where, failure.what))))
+        log.warning("build %s of %s failed, %s: %s", build.id, build.caller, failure.reason, text)
 
 
 def _access(config: Config) -> Callable[[], Access]:

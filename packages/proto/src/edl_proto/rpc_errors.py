@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from edl_proto.errors import EdlError, ErrorCode, error_metadata
 from edl_proto.printable import clip
@@ -92,6 +93,9 @@ def abort(context: Any, error: EdlError) -> NoReturn:
 class ErrorInterceptor(grpc.ServerInterceptor):
     """Turns an exception of a servicer into a gRPC status with the error attached.
 
+    A message that cannot be decoded is the caller's mistake. It is answered with USAGE; gRPC by
+    itself would log a traceback for each.
+
     Args:
         translate: maps a domain exception to an EdlError, or to None. None makes it an internal
             error.
@@ -111,12 +115,13 @@ class ErrorInterceptor(grpc.ServerInterceptor):
         if handler is None:
             return None
         method = handler_call_details.method
+        check = _check_all if handler.request_streaming else _check
         if handler.response_streaming:
 
             def streaming(request: Any, context: grpc.ServicerContext) -> Any:
                 inner = handler.stream_stream or handler.unary_stream
                 try:
-                    yield from inner(request, context)
+                    yield from inner(check(method, request), context)
                 except Exception as error:
                     self._abort(method, error, context)
 
@@ -125,12 +130,12 @@ class ErrorInterceptor(grpc.ServerInterceptor):
                 if handler.request_streaming
                 else grpc.unary_stream_rpc_method_handler
             )
-            return make(streaming, handler.request_deserializer, handler.response_serializer)
+            return make(streaming, _decoder(handler), handler.response_serializer)
 
         def unary(request: Any, context: grpc.ServicerContext) -> Any:
             inner = handler.stream_unary or handler.unary_unary
             try:
-                return inner(request, context)
+                return inner(check(method, request), context)
             except Exception as error:
                 self._abort(method, error, context)
 
@@ -139,7 +144,7 @@ class ErrorInterceptor(grpc.ServerInterceptor):
             if handler.request_streaming
             else grpc.unary_unary_rpc_method_handler
         )
-        return make(unary, handler.request_deserializer, handler.response_serializer)
+        return make(unary, _decoder(handler), handler.response_serializer)
 
     def _abort(self, method: str, error: Exception, context: Any) -> NoReturn:
         if (
@@ -166,3 +171,39 @@ class ErrorInterceptor(grpc.ServerInterceptor):
                 remedy="This is an internal error of edl; the service's log has the traceback.",
             )
         return known
+
+
+_UNREADABLE = object()
+"""In the place of a message that cannot be decoded."""
+
+
+def _decoder(handler: Any) -> Callable[[bytes], Any] | None:
+    """Return the decoder of a method's messages, which raises no error."""
+    decode = handler.request_deserializer
+    if decode is None:
+        return None
+
+    def decode_or_mark(content: bytes) -> Any:
+        try:
+            return decode(content)
+        except DecodeError:
+            return _UNREADABLE
+
+    return decode_or_mark
+
+
+def _check(method: str, message: Any) -> Any:
+    """Return a message. Raises: EdlError: USAGE; it cannot be decoded."""
+    if message is _UNREADABLE:
+        raise EdlError(
+            ErrorCode.USAGE,
+            "a message cannot be decoded",
+            where=method,
+            remedy="Send messages of the .proto files of this version.",
+        )
+    return message
+
+
+def _check_all(method: str, messages: Iterable[Any]) -> Iterator[Any]:
+    """Yield the messages of a stream. Raises: EdlError: USAGE; one cannot be decoded."""
+    return (_check(method, each) for each in messages)
