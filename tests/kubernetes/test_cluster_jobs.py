@@ -57,9 +57,14 @@ def test_a_job_is_watched_scaled_lost_resumed_stopped_and_deleted(submitter: Sub
     stopped = submitter.edl("stop", "live", "--now", *in_namespace, "-o", "json")
     assert json.loads(stopped.out)["state"] == "LOST", stopped
     eventually(lambda: submitter.kubectl("get", "pods", "--output=name") == "", "all pods are gone")
-    assert other.continuation.resume("live")
+    fewer = submitter.edl("resume", "live", "--num-epochs", "1", *in_namespace)
+    assert (fewer.code, "live has 1 epoch already" in fewer.err) == (2, True), fewer
+    assert other.continuation.resume("live", num_epochs=5)
     assert not other.continuation.resume("live")
     eventually(lambda: other.status("live").status.state is JobState.RUNNING, "it runs again")
+    more = submitter.edl("resume", "live", "--num-epochs", "6", *in_namespace)
+    assert (more.code, "only a job that is over can get more epochs" in more.err) == (5, True), more
+    assert f"{objects.ANNOTATION_EPOCHS}: 5" in submitter.kubectl("describe", "job", "edl-live")
     stopped = submitter.edl("stop", "live", *in_namespace, "-o", "json")
     assert json.loads(stopped.out)["state"] == "CANCELLED", stopped
     eventually(lambda: other.status("live", ask=False).is_over, "that is recorded")

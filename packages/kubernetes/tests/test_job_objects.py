@@ -45,8 +45,11 @@ class Api:
             self._meanwhile, self.version = None, self.version + 1
         if changes["metadata"]["resourceVersion"] != str(self.version):
             raise ApiError(409, "Conflict", "the object has been modified")
-        for name in changes["metadata"]["annotations"]:
-            self.annotations.pop(name, None)
+        for name, value in changes["metadata"]["annotations"].items():
+            if value is None:
+                self.annotations.pop(name, None)
+            else:
+                self.annotations[name] = value
         self.suspend = changes["spec"]["suspend"]
 
 
@@ -55,9 +58,10 @@ def test_one_of_several_callers_resumes_a_stopped_job(other_resumes: bool) -> No
     api = Api(lambda found: found.clear() if other_resumes else found.update(controller="was here"))
     cluster = ChosenCluster(ClusterChoice())
     cluster._connection = ClusterConnection(api, "here", "team")
-    assert JobObjects(cluster).release("digits") is not other_resumes
+    assert JobObjects(cluster).release("digits", num_epochs=5) is not other_resumes
     assert api.suspend is other_resumes
     assert objects.ANNOTATION_STOPPED not in api.annotations
+    assert (objects.ANNOTATION_EPOCHS in api.annotations) is not other_resumes
 
 
 class Events(Api):

@@ -64,6 +64,11 @@ class ClusterJob:
         return bool(self.item["spec"].get("suspend"))
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether ``edl stop --now`` has suspended the Job."""
+        return objects.ANNOTATION_STOPPED in self.annotations
+
+    @property
     def has_ended(self) -> bool:
         """Whether Kubernetes starts no master any more."""
         conditions = self.item.get("status", {}).get("conditions") or ()
@@ -110,7 +115,7 @@ class ClusterJob:
     def _state(self, recorded: JobState) -> JobState:
         if recorded.is_final:
             return recorded
-        if self.has_ended or objects.ANNOTATION_STOPPED in self.annotations:
+        if self.has_ended or self.is_stopped:
             return JobState.LOST
         if is_being_submitted(self.item):
             return JobState.NOT_STARTED if age_s(self.item) > SUBMISSION_S else JobState.STARTING

@@ -7,7 +7,14 @@ import time
 from collections.abc import Iterator
 
 from edl.plugins.backends import Say, export_fields, silent, start_fields, submission_time
-from edl.plugins.job_status import JobState, JobStatus, new_submission, to_json
+from edl.plugins.errors import Problem, error_of
+from edl.plugins.job_status import (
+    JobState,
+    JobStatus,
+    check_more_epochs,
+    new_submission,
+    to_json,
+)
 from edl.plugins.submissions import names, scheme
 from edl_kubernetes.chosen_cluster import ChosenCluster
 from edl_kubernetes.cluster import objects
@@ -39,16 +46,9 @@ class ClusterContinuation:
         return new_submission(status)
 
     def resume(self, name: str, say: Say = silent, *, num_epochs: int | None = None) -> bool:
-        if num_epochs is not None:
-            raise EdlError(
-                ErrorCode.USAGE,
-                "on Kubernetes, a job keeps its number of epochs",
-                where="--num-epochs",
-                remedy="Train the further epochs in a new job: --init-from takes a trained model, "
-                "whose values it begins with. Its optimizer begins without a state.",
-            )
         job = self._objects.read(name)
-        if not job.status().state.is_over and job.is_suspended:
+        status = job.status()
+        if not status.state.is_over and job.is_suspended:
             namespace, own = self._objects.locate(name)
             patch = f"kubectl --namespace {namespace} patch job {objects.object_name(own)}"
             raise EdlError(
@@ -58,16 +58,22 @@ class ClusterContinuation:
                 remedy="Wait until its queue releases it. Without a queue, release it yourself:"
                 f""" {patch} -p '{{"spec":{{"suspend":false}}}}'""",
             )
-        if not job.status().state.is_over:
+        if num_epochs is not None and (job.is_stopped or not status.state.is_over):
+            try:
+                had = job.spec.training.num_epochs
+                check_more_epochs(status, had, num_epochs, has_state=False)
+            except Problem as problem:
+                raise error_of(problem) from None
+        if not status.state.is_over:
             return False
         masters = self._objects.pods(name, objects.MASTER)
         former = frozenset(pod["metadata"]["uid"] for pod in masters)
-        if self._objects.release(name):
+        if self._objects.release(name, num_epochs):
             JobStart(self._cluster, self._objects, name, _START_S, say, former).wait()
             return True
         raise EdlError(
             ErrorCode.JOB_OVER,
-            f"{name} is over ({job.status().state.words}); on Kubernetes, only a job that"
+            f"{name} is over ({status.state.words}); on Kubernetes, only a job that"
             " edl stop --now has stopped can be resumed",
             where=self._objects.location(name),
             remedy="Continue training with a new job: --init-from takes a trained model.",

@@ -9,6 +9,7 @@ from edl.plugins.submissions import names
 from edl_kubernetes.chosen_cluster import ChosenCluster, ClusterConnection
 from edl_kubernetes.cluster import objects
 from edl_kubernetes.cluster.api_errors import ApiError, ApiUnavailable
+from edl_kubernetes.cluster.epochs import replace_epochs
 from edl_kubernetes.cluster_job import (
     ClusterJob,
     decode_spec,
@@ -88,6 +89,7 @@ class JobObjects:
             spec = self._specs.get(item["metadata"]["uid"], job_pb2.JobSpec())
             if needs_spec and not spec.name:
                 spec = self._spec(connection, namespace, job, item)
+            replace_epochs(spec, item)
         return ClusterJob(name, item, (record or {}).get("data") or {}, spec)
 
     def locate(self, name: str) -> tuple[str, str]:
@@ -182,18 +184,25 @@ class JobObjects:
             for pod in self.pods(name):
                 self._remove(self.pod_path(name, pod["metadata"]["name"]))
 
-    def release(self, name: str) -> bool:
-        """Restart a job that ``suspend`` has stopped; return False if it was not stopped."""
+    def release(self, name: str, num_epochs: int | None = None) -> bool:
+        """Restart a job that ``suspend`` has stopped; return False if it was not stopped.
+
+        Args:
+            num_epochs: how many it has from now on; None: as before.
+        """
         namespace, job = self.locate(name)
         with self._translate_errors("resuming the job", name):
             connection = self._cluster.connect()
             path = f"{connection.path(_JOBS, namespace)}/{objects.object_name(job)}"
             own = self.read(name, needs_spec=False)
+            annotations: JsonObject = {objects.ANNOTATION_STOPPED: None}
+            if num_epochs is not None:
+                annotations[objects.ANNOTATION_EPOCHS] = str(num_epochs)
             while objects.ANNOTATION_STOPPED in own.annotations:
                 changes: JsonObject = {
                     # Compare and swap: of several callers, only one can change this version.
                     "metadata": {
-                        "annotations": {objects.ANNOTATION_STOPPED: None},
+                        "annotations": annotations,
                         "resourceVersion": own.item["metadata"]["resourceVersion"],
                     },
                     "spec": {"suspend": False},

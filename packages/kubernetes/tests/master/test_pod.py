@@ -95,6 +95,10 @@ def write_spec(path: Path, submitted_at: str) -> Path:
     return path
 
 
+def read_spec(path: Path) -> job_pb2.JobSpec:
+    return json_format.Parse(path.read_text(), job_pb2.JobSpec())
+
+
 class Work:
     """Stands for the work on a job: it ends in a state."""
 
@@ -122,7 +126,7 @@ def test_a_job_with_a_result_ends_with_code_0_and_leaves_the_job_alone(
     assert api.objects[JOB]["spec"]["backoffLimit"] == 1000000
     assert "SUCCEEDED" in api.objects[RECORD]["data"][objects.STATUS_KEY]
     folder = tmp_path / "state" / "job"
-    assert (folder / job_directory.SPEC).read_text() == secret.read_text()
+    assert read_spec(folder / job_directory.SPEC) == read_spec(secret)
     assert (folder / "logs" / "master.log").exists()
 
 
@@ -302,6 +306,10 @@ def test_the_next_master_keeps_the_directory_as_it_is(
     pod.run(secret, tmp_path / "state", lambda: api)
     assert kept.is_dir()
     assert spec.stat().st_mtime_ns == before
+    api.objects[JOB]["metadata"]["annotations"] = {objects.ANNOTATION_EPOCHS: "5"}  # resumed
+    pod.run(secret, tmp_path / "state", lambda: api)
+    assert kept.is_dir()
+    assert read_spec(spec).training.num_epochs == 5
 
 
 def test_another_job_of_the_same_name_does_not_go_on_from_the_state_of_the_former_one(
@@ -313,7 +321,7 @@ def test_another_job_of_the_same_name_does_not_go_on_from_the_state_of_the_forme
     later = write_spec(tmp_path / "later.json", submitted_at="2026-02-02T00:00:00Z")
     pod.run(later, tmp_path / "state", lambda: api)
     assert not (folder / "snapshots").exists()
-    assert (folder / job_directory.SPEC).read_text() == later.read_text()
+    assert read_spec(folder / job_directory.SPEC) == read_spec(later)
 
 
 def test_a_master_waits_until_the_former_one_has_left_the_directory(

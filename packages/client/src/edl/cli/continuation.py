@@ -38,8 +38,7 @@ from edl.use_cases.model_export import export_model
     "--epochs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Train until N epochs are done, more than before; also after success, with checkpoints."
-    " Not on Kubernetes.",
+    help="Train until N epochs are done, more than before; also after success, with checkpoints.",
 )
 @option("--detach", "-d", is_flag=True, help="Return when the job runs; do not watch it.")
 @option(

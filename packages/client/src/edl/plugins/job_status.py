@@ -10,6 +10,7 @@ from edl.core.job_status import (
     JobEvent,
     JobState,
     JobStatus,
+    check_more_epochs,
     final_failure,
     new_submission,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "LogChoice",
     "LogReader",
     "TimelineSpan",
+    "check_more_epochs",
     "decode_events",
     "decode_status",
     "decode_timeline",

@@ -46,6 +46,9 @@ ANNOTATION_STOPPED = "edl/stopped"
 """On a Job that ``edl stop --now`` suspended, with the reason. Without it, a suspended Job waits
 for a queue that will release it."""
 
+ANNOTATION_EPOCHS = "edl/num-epochs"
+"""On a Job that was resumed with more epochs than its specification has: their number."""
+
 MASTER_ACCOUNT = "edl-master"
 """The service account of a master's pod, unless the user names another one."""
 

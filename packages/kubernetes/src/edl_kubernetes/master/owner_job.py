@@ -79,6 +79,14 @@ class OwnerJob:
         """
         return bool(api.get(self._path)["spec"].get("suspend"))
 
+    def read(self, api: KubernetesApi) -> JsonObject:
+        """Return the Job as it is now.
+
+        Raises:
+            ApiError: the Job is gone, or may not be read.
+        """
+        return retry_until_answered(lambda: api.get(self._path), "reading the Job")
+
     @property
     def _path(self) -> str:
         return f"/apis/batch/v1/namespaces/{self.namespace}/jobs/{self.name}"

@@ -26,6 +26,7 @@ from google.protobuf import json_format
 
 from edl_kubernetes.cluster import objects
 from edl_kubernetes.cluster.api import ApiError, ApiUnavailable, KubernetesApi
+from edl_kubernetes.cluster.epochs import replace_epochs
 from edl_kubernetes.master import former_masters
 from edl_kubernetes.master.api_retry import TokenRejected
 from edl_kubernetes.master.job_record import JobRecord
@@ -92,8 +93,7 @@ def _run(
     # The first process of a container ignores every signal that it does not handle.
     signal.signal(signal.SIGTERM, _leave)
     try:
-        text = spec_file.read_text()
-        spec = json_format.Parse(text, job_pb2.JobSpec())
+        spec = json_format.Parse(spec_file.read_text(), job_pb2.JobSpec())
         logs.identify(job=spec.name)
         identities = _identities(authority, spec.name)
         api, namespace = connect(), spec.kubernetes.namespace
@@ -102,6 +102,7 @@ def _run(
         name = objects.object_name(spec.name)
         term = MasterTerm(api, namespace, name, owner.reference, pod)
         term.take()
+        replace_epochs(spec, owner.read(api))
         failed = former_masters.find_failed_starts(api, namespace, owner)
     except (EdlError, ApiError, OSError, json_format.ParseError) as error:
         log.error("the master cannot start: %s", error)
@@ -120,7 +121,7 @@ def _run(
     folder.mkdir(parents=True, exist_ok=True)
     if not _hold(directory, term):
         return job_directory.DIRECTORY_TAKEN
-    _take_over(folder, text)
+    _take_over(folder, spec)
     _take_page_key(spec_file.with_name(objects.PAGE_KEY), folder)
     _keep_log(folder)
     record.follow()
@@ -166,22 +167,39 @@ def _hold(directory: JobDirectory, term: MasterTerm) -> bool:
     return False
 
 
-def _take_over(folder: Path, spec: str) -> None:
+def _take_over(folder: Path, spec: job_pb2.JobSpec) -> None:
     """Make the directory that of this job: what a former job of the same name left is removed.
 
-    Names are unique in a namespace, so the former one was deleted, and its volume was kept.
+    Names are unique in a namespace, so the former one was deleted, and its volume was kept. A job
+    that was resumed differs in its number of epochs from what it was before.
     """
     path = folder / job_directory.SPEC
     if path.exists():
-        if path.read_text() == spec:
+        former = _read_spec(path)
+        if former == spec:
             return
-        log.warning("emptying %s, which belongs to a deleted job of the same name", folder)
-        for entry in folder.iterdir():
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
-    replace_file(path, spec.encode(), durable=True)
+        former.training.num_epochs = spec.training.num_epochs
+        if former != spec:
+            log.warning("emptying %s, which belongs to a deleted job of the same name", folder)
+            _empty(folder)
+    text = json_format.MessageToJson(spec, preserving_proto_field_name=True)
+    replace_file(path, text.encode(), durable=True)
+
+
+def _read_spec(path: Path) -> job_pb2.JobSpec:
+    """Return the specification of a former master; empty if another version of edl wrote it."""
+    try:
+        return json_format.Parse(path.read_text(), job_pb2.JobSpec())
+    except json_format.ParseError:
+        return job_pb2.JobSpec()
+
+
+def _empty(folder: Path) -> None:
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
 
 
 def _take_page_key(file: Path, folder: Path) -> None:
