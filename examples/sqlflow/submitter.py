@@ -27,7 +27,9 @@ DATABASE = os.environ["SQLFLOW_DATABASE"]  # its password is a variable that the
 FOLDER = os.environ["SQLFLOW_FOLDER"]  # that the job's processes see, too; or gs://…
 MODEL_ZOO = os.environ.get("SQLFLOW_MODEL_ZOO", "/model_zoo")
 BUILDER = os.environ.get("SQLFLOW_BUILDER")  # HOST:PORT; without one, no image is built
-REPOSITORY = os.environ.get("SQLFLOW_REPOSITORY", "")
+BUILDER_CA = os.environ.get("SQLFLOW_BUILDER_CA")  # file that authenticates it; none: no TLS
+BUILDER_TOKEN = os.environ.get("SQLFLOW_BUILDER_TOKEN")  # of the tenant; none: an open builder
+REPOSITORY = os.environ.get("SQLFLOW_REPOSITORY", "")  # that the tenant may push to
 
 
 def build_requests() -> Iterator[builder_pb2.BuildRequest]:
@@ -43,10 +45,20 @@ def build_requests() -> Iterator[builder_pb2.BuildRequest]:
         yield builder_pb2.BuildRequest(chunk=archive[start : start + (1 << 16)])
 
 
+def connect(builder: str) -> grpc.Channel:
+    """A channel with TLS if the builder has it, as one for several tenants must."""
+    if BUILDER_CA is None:
+        return grpc.insecure_channel(builder)
+    with open(BUILDER_CA, "rb") as file:
+        return grpc.secure_channel(builder, grpc.ssl_channel_credentials(file.read()))
+
+
 def build_image(builder: str) -> str:
     """The name of an image with the model zoo, and its digest."""
-    with grpc.insecure_channel(builder) as channel:
-        news = builder_pb2_grpc.BuilderStub(channel).Build(build_requests(), timeout=600)
+    with connect(builder) as channel:
+        stub = builder_pb2_grpc.BuilderStub(channel)
+        token = [("authorization", f"Bearer {BUILDER_TOKEN}")] if BUILDER_TOKEN else None
+        news = stub.Build(build_requests(), timeout=600, metadata=token)
         return [each.status for each in news if each.HasField("status")][-1].result.image
 
 
