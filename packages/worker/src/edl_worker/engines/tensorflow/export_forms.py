@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import keyword
+import re
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -76,12 +78,29 @@ def _with_names(spec: Any, model: keras.Model) -> Any:
     """Return names for the signature's inputs; a single tensor is named as the model's input."""
     if isinstance(spec, dict):
         return {
-            name: tf.TensorSpec(part.shape, part.dtype, name=name)
+            name: tf.TensorSpec(part.shape, part.dtype, name=served)
             if isinstance(part, tf.TensorSpec)
             else part
-            for name, part in spec.items()
+            for (name, part), served in zip(spec.items(), _serving_names(spec), strict=True)
         }
     if isinstance(spec, tf.TensorSpec):
         inputs = getattr(model, "input_names", None) or ["features"]
         return tf.TensorSpec(spec.shape, spec.dtype, name=inputs[0])
     return spec
+
+
+def _serving_names(names: Iterable[str]) -> list[str]:
+    """Return names that a signature may have, different without regard to upper and lower case.
+
+    Columns of tables are called ``from``, ``class`` or ``first name``, which no parameter may be.
+    """
+    found: list[str] = []
+    for name in names:
+        served = re.sub(r"\W", "_", name, flags=re.ASCII)
+        if not served[:1].isalpha():
+            served = f"x{served}"
+        taken = [each.lower() for each in found]
+        while keyword.iskeyword(served) or served == "self" or served.lower() in taken:
+            served += "_"
+        found.append(served)
+    return found

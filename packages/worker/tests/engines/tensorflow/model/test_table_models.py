@@ -14,6 +14,7 @@ from plain_loop import batches, evaluate, train
 
 from edl_runtime.model.model_params import format_params
 from edl_worker.core.job import ModelReference
+from edl_worker.engines.tensorflow.export_forms import export_forms
 from edl_worker.engines.tensorflow.model import ModelFile, load_model_file
 from elasticdl.python.common.constants import Mode
 
@@ -187,6 +188,20 @@ def test_contributions_add_up_to_what_a_row_differs_by_from_the_mean(model_def: 
     difference = outputs[np.arange(40), at] - base[0, at]
     assert np.std(difference) > 0.01
     np.testing.assert_allclose(found.sum(axis=1), difference, atol=0.05 * np.std(difference))
+
+
+def test_columns_with_names_of_python_are_served(tmp_path: Path) -> None:
+    names = ("from", "class", "self", "first name", "größe", "A", "a")
+    rows: list[Row] = [dict.fromkeys(names, 1.0 + i) | {"label": 1.0 * i} for i in range(8)]
+    model_file = load("regressor.DNN", schema=schema_of(rows))
+    batch = batches(model_file, records_of(rows), size=8)[0]
+    model_file.build(batch)
+    spec = {name: tf.TensorSpec((None, 1), tf.float32) for name in batch.features}
+    export_forms(model_file, spec)[1].save(tmp_path / "served")
+    served = tf.saved_model.load(str(tmp_path / "served")).signatures["serve"]
+    taken = served.structured_input_signature[1]
+    assert {"from_", "class_", "self_", "first_name", "gr__e"} <= set(taken)
+    assert len(taken) == len(names)
 
 
 def test_null_counts_as_the_mean_and_is_told_apart_from_it() -> None:
