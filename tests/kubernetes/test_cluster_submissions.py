@@ -102,7 +102,7 @@ def test_a_master_that_cannot_start_says_why_and_leaves_nothing(submitter: Submi
         (1, "exec format error", ("--pod-template", submitter.foreign())),
         (
             8,
-            "no node has room for it",
+            "no node can take it",
             ("--master-resources", "cpu=900", "--start-timeout", "10s"),
         ),
         (1, "exit code 1", ("--pod-template", submitter.play("crash"))),

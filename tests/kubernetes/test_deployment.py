@@ -15,7 +15,7 @@ import yaml
 from cluster.cluster import Cluster
 from cluster.images import BUSYBOX_IMAGE
 
-from edl_kubernetes.cluster import objects
+from edl_kubernetes.cluster import kubeconfig, objects
 
 ROOT = Path(__file__).parents[2]
 DEPLOYMENT = ROOT / "deploy" / "kubernetes"
@@ -165,6 +165,12 @@ def test_two_teams_by_the_overlay_of_the_documentation_are_kept_apart(
     finally:
         for team in teams:
             deployed.kubectl("delete", "--kustomize", str(tmp_path / team), "--wait=false")
+
+
+def test_the_documentation_lists_each_field_of_a_kubeconfig() -> None:
+    _, _, listed = DOCUMENTATION.read_text().partition("## Fields of a kubeconfig")
+    fields = kubeconfig.USER_FIELDS | kubeconfig.CLUSTER_FIELDS
+    assert [field for field in sorted(fields) if f"`{field}`" not in listed] == []
 
 
 def test_the_namespace_of_jobs_refuses_pods_that_are_not_restricted(deployed: Cluster) -> None:

@@ -32,7 +32,7 @@ def test_a_suspended_job_says_that_it_waits() -> None:
     [
         (job(suspend=False, record='{"state": "RUNNING"}'), JobState.RUNNING),
         (job(suspend=True, record='{"state": "SUCCEEDED"}'), JobState.SUCCEEDED),
-        (job(suspend=True, **{objects.ANNOTATION_STOPPED: "enough"}), JobState.LOST),
+        (job(suspend=True, **{objects.ANNOTATION_STOPPED: "enough"}), JobState.CANCELLED),
     ],
 )
 def test_a_job_that_runs_or_is_over_waits_for_nothing(waits: ClusterJob, state: JobState) -> None:

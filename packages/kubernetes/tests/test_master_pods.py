@@ -77,7 +77,17 @@ def test_the_scheduler_is_quoted_and_the_pod_may_wait() -> None:
     assert "3 Insufficient memory" in problem.what
     assert problem.lacks_room
     assert not problem.is_final
+    assert "--master-resources" in problem.remedy
     (condition,) = waiting["status"]["conditions"]
+    condition["message"] = (
+        "0/3 nodes are available: 1 node(s) had untolerated taint {gpu: }, 2 node(s) didn't match"
+        " Pod's node affinity/selector."
+    )
+    problem = find_problem([waiting])
+    assert problem is not None
+    assert "--node-selector" in problem.remedy
+    assert "--tolerations" in problem.remedy
+    assert "--master-resources" not in problem.remedy
     condition["message"] = "0/1 nodes are available: it has unbound PersistentVolumeClaims."
     problem = find_problem([waiting])
     assert problem is not None

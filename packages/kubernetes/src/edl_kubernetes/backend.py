@@ -285,8 +285,7 @@ class KubernetesJobBackend:
             code="MASTER_LOST",
             what=f"the master of job {name} is gone and left no final status",
             where=self._objects.location(name),
-            remedy=f"edl resume {name} starts it again if edl stop --now ended it;"
-            f" edl delete {name} removes it.",
+            remedy=f"edl events {name} shows what happened before; edl delete {name} removes it.",
             detail=readable("\n".join(line.text for line in lines.poll(final=True))),
         )
 

@@ -65,7 +65,7 @@ class ClusterJob:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether ``edl stop --now`` has suspended the Job."""
+        """Whether ``edl stop --now`` has suspended the Job, which can be released again."""
         return objects.ANNOTATION_STOPPED in self.annotations
 
     @property
@@ -115,7 +115,9 @@ class ClusterJob:
     def _state(self, recorded: JobState) -> JobState:
         if recorded.is_final:
             return recorded
-        if self.has_ended or self.is_stopped:
+        if self.is_stopped:
+            return JobState.CANCELLED
+        if self.has_ended:
             return JobState.LOST
         if is_being_submitted(self.item):
             return JobState.NOT_STARTED if age_s(self.item) > SUBMISSION_S else JobState.STARTING

@@ -41,7 +41,8 @@ class ClusterContinuation:
         self._objects = job_objects
 
     def next_steps(self, status: JobStatus) -> str:
-        if status.state is JobState.LOST:  # what ``edl stop --now`` leaves, which can be resumed
+        is_cancelled = status.state is JobState.CANCELLED
+        if is_cancelled and self._objects.read(status.job, needs_spec=False).is_stopped:
             return f"edl resume {status.job} starts it again."
         return new_submission(status)
 

@@ -198,7 +198,7 @@ class JobObjects:
             annotations: JsonObject = {objects.ANNOTATION_STOPPED: None}
             if num_epochs is not None:
                 annotations[objects.ANNOTATION_EPOCHS] = str(num_epochs)
-            while objects.ANNOTATION_STOPPED in own.annotations:
+            while own.is_stopped:
                 changes: JsonObject = {
                     # Compare and swap: of several callers, only one can change this version.
                     "metadata": {

@@ -34,6 +34,19 @@ _IMAGE_REMEDY = (
     " architecture of the nodes; --node-selector chooses nodes."
 )
 
+_SCHEDULING_REMEDIES = (
+    (
+        "Insufficient ",
+        "Ask for less with --master-resources, or wait longer with --start-timeout.",
+    ),
+    (
+        "node affinity/selector",
+        "Check --node-selector: kubectl get nodes --show-labels lists what nodes have.",
+    ),
+    ("untolerated taint", "Tolerate a taint that the message names with --tolerations."),
+)
+"""Words of the scheduler with the remedy for each; a message may have several of them."""
+
 _MISSING = ("not found", "non-existent")
 """Words of a node about a missing Secret or ConfigMap, or a missing key, of a volume."""
 
@@ -161,8 +174,9 @@ def _scheduling_problem(message: str) -> MasterProblem:
             lacks_room=True,
         )
     return MasterProblem(
-        f"no node has room for it: {message}",
-        "Ask for less with --master-resources, or wait longer with --start-timeout.",
+        f"no node can take it: {message}",
+        " ".join(remedy for words, remedy in _SCHEDULING_REMEDIES if words in message)
+        or "Check the pod template, or wait longer with --start-timeout.",
         lacks_room=True,
     )
 

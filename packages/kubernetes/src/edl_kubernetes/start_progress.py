@@ -27,7 +27,7 @@ _REFRESH_S = 10.0
 """How often such a phase is described anew: events and logs may say more."""
 
 _REPEAT_S = 60.0
-"""The time after which a sentence is repeated, if there was another one since."""
+"""The time after which a sentence is repeated while it is still true."""
 
 _CREATED = "Created pod"
 """The beginning of an event of a Job. If it is the last event and there is no pod, the pod was
@@ -135,7 +135,8 @@ class StartProgress:
         if known_at is not None and now - known_at < _REPEAT_S:
             return
         # Between two attempts to pull an image, the node quotes its message about the last one.
-        if self._words and (words.endswith(self._words) or self._words.endswith(words)):
+        is_quoted = words.endswith(self._words) or self._words.endswith(words)
+        if self._words and words != self._words and is_quoted:
             return
         if len(self._last) == _MAX_PER_MINUTE and now - self._last[0] < 60.0:
             return

@@ -144,6 +144,7 @@ def test_requests_go_through_the_proxy_of_the_cluster(server: Server, write: Wri
         ({}, {"certificate": "x"}, "cluster k has the field certificate"),
         ({}, {"proxy-url": "socks5://127.0.0.1:1"}, "is none for HTTP"),
         ({"tokenFile": "nowhere"}, {}, "nowhere"),
+        ({"auth-provider": {"name": "azure"}}, {}, "the auth-provider azure; use exec"),
     ],
 )
 def test_what_is_not_honoured_is_refused(

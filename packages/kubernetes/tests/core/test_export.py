@@ -53,9 +53,10 @@ def in_cluster(submission: Submission) -> Any:
 
 @pytest.mark.parametrize("volume", ["10Gi", "mine"])
 def test_the_job_is_a_copy_with_its_own_secrets_and_the_same_claim(volume: str) -> None:
-    found = in_cluster(job(state_volume=volume))
+    found = in_cluster(job(state_volume=volume, delete_after="2h"))
     before = copy.deepcopy(found)
     made = export.job_object(found, "digits-export")
+    assert made["spec"].pop("ttlSecondsAfterFinished") == 7200, "it is kept as long as the other"
     assert found == before
     wanted = manifest.job_object(
         job(name="digits-export", state_volume="mine"), "team", NONE, suspended=True

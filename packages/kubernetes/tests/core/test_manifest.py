@@ -168,6 +168,13 @@ def test_the_job_starts_one_master_after_another_until_one_succeeds() -> None:
     assert own["template"]["spec"]["restartPolicy"] == "Never"
 
 
+def test_a_job_is_deleted_after_its_end_only_if_that_is_asked_for() -> None:
+    asked = manifest.job_object(job(delete_after="2h"), "ns", NONE, suspended=False)
+    assert asked["spec"]["ttlSecondsAfterFinished"] == 7200
+    never = manifest.job_object(job(), "ns", NONE, suspended=False)
+    assert "ttlSecondsAfterFinished" not in never["spec"]
+
+
 def test_the_hostnames_of_masters_fit_into_a_label() -> None:
     """Kubernetes refuses an indexed Job whose last pod would have too long a hostname."""
     own = manifest.job_object(job(name="x" * names.MAX_LENGTH), "ns", NONE, suspended=True)

@@ -13,19 +13,22 @@ from kubernetes.config.kube_config import KubeConfigMerger
 
 Header = tuple[str, str]
 
-_USER_FIELDS = frozenset(
+USER_FIELDS = frozenset(
     (
         *("as", "as-groups", "as-uid", "as-user-extra", "auth-provider"),
         *("client-certificate", "client-certificate-data", "client-key", "client-key-data"),
         *("exec", "extensions", "password", "token", "tokenFile", "username"),
     )
 )
-_CLUSTER_FIELDS = frozenset(
+CLUSTER_FIELDS = frozenset(
     (
         *("certificate-authority", "certificate-authority-data", "disable-compression"),
         *("extensions", "insecure-skip-tls-verify", "proxy-url", "server", "tls-server-name"),
     )
 )
+_AUTH_PROVIDERS = ("gcp", "oidc")
+"""The providers that the official client knows. It would send requests without credentials for
+others."""
 
 
 def complete(
@@ -49,8 +52,11 @@ def complete(
     named = merged["contexts"].get_with_name(name)["context"].value
     user, place = _entry(merged, "user", named.get("user"))
     cluster, _ = _entry(merged, "cluster", named.get("cluster"))
-    _check_fields(user, _USER_FIELDS, f"user {named.get('user')}")
-    _check_fields(cluster, _CLUSTER_FIELDS, f"cluster {named.get('cluster')}")
+    _check_fields(user, USER_FIELDS, f"user {named.get('user')}")
+    _check_fields(cluster, CLUSTER_FIELDS, f"cluster {named.get('cluster')}")
+    provider = (user.get("auth-provider") or {"name": "oidc"}).get("name")
+    if provider not in _AUTH_PROVIDERS:
+        raise config.ConfigException(f"edl does not know the auth-provider {provider}; use exec")
     if proxy := cluster.get("proxy-url"):
         if not proxy.startswith(("http://", "https://")):
             raise config.ConfigException(f"the proxy {proxy} is none for HTTP")

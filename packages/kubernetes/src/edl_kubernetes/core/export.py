@@ -36,6 +36,9 @@ def job_object(source: JsonObject, name: str) -> JsonObject:
         },
     )
     own = source["metadata"]
+    spec = job_spec(template, suspended=True)
+    if (ttl := source["spec"].get("ttlSecondsAfterFinished")) is not None:
+        spec["ttlSecondsAfterFinished"] = ttl
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -44,7 +47,7 @@ def job_object(source: JsonObject, name: str) -> JsonObject:
             "namespace": own["namespace"],
             "labels": _labels(own["labels"], name),
         },
-        "spec": job_spec(template, suspended=True),
+        "spec": spec,
     }
 
 

@@ -35,6 +35,8 @@ def job_object(
     if host := page_host(job, namespace):
         item["metadata"].setdefault("annotations", {})[objects.ANNOTATION_PAGE] = host
     item["spec"] = job_spec(master_pod(job, user_templates), suspended=suspended)
+    if job.delete_after is not None:
+        item["spec"]["ttlSecondsAfterFinished"] = round(job.delete_after)
     return item
 
 

@@ -130,6 +130,15 @@ class ClusterOptions:
             default_text="10m",
         )
     )
+    delete_after: float | None = declare(
+        Option(
+            Duration(min_s=60.0),
+            "Delete the job, its record and a volume that was made for it so long after its end.",
+            "7d",
+            default=None,
+            default_text="never",
+        )
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

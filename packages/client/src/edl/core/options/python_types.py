@@ -87,6 +87,7 @@ class TrainOptions(TypedDict, total=False):
     ingress_class: str
     suspend: bool
     start_timeout: str | float
+    delete_after: str | float
     master_resources: str | dict[str, str]
     worker_resources: str | dict[str, str]
     server_resources: str | dict[str, str]
@@ -159,6 +160,7 @@ class EvaluateOptions(TypedDict, total=False):
     ingress_class: str
     suspend: bool
     start_timeout: str | float
+    delete_after: str | float
     master_resources: str | dict[str, str]
     worker_resources: str | dict[str, str]
     node_selector: str | dict[str, str]
@@ -229,6 +231,7 @@ class PredictOptions(TypedDict, total=False):
     ingress_class: str
     suspend: bool
     start_timeout: str | float
+    delete_after: str | float
     master_resources: str | dict[str, str]
     worker_resources: str | dict[str, str]
     node_selector: str | dict[str, str]
