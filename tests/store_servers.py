@@ -123,7 +123,7 @@ class GoogleServer:
         answer = functools.partial(RequestHandler, self._storage)
         self._server = HTTPServer(("127.0.0.1", self._port), answer)
         self._port = self._server.server_port
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self) -> None:
         self._server.shutdown()

@@ -95,7 +95,7 @@ def serving(
     context.load_cert_chain(mine.certificate, mine.key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     found.port = server.server_port
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield found

@@ -61,7 +61,7 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Hostile, Hostile]
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", TOKEN)
     both = Hostile(), Hostile()
-    threads = [threading.Thread(target=each.serve_forever) for each in both]
+    threads = [threading.Thread(target=each.serve_forever, args=(0.02,)) for each in both]
     for thread in threads:
         thread.start()
     yield both

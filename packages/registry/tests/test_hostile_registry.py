@@ -67,7 +67,7 @@ def hostile() -> Iterator[Hostile]:
     server = make_server(known)
     server.daemon_threads = True
     known.append(Hostile(server.server_address[1], lambda path, _: (200, {}, iter([b"{}"]))))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield known[0]
     server.shutdown()
     server.server_close()
@@ -152,7 +152,7 @@ def metadata() -> Iterator[Hostile]:
     server = make_server(known)
     secret = json.dumps({"access_token": "of-the-machine"}).encode()
     known.append(Hostile(server.server_address[1], lambda path, _: (200, {}, iter([secret]))))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield known[0]
     server.shutdown()
     server.server_close()

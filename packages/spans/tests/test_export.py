@@ -47,7 +47,7 @@ class Collector(otlp_grpc.TraceServiceServicer):
                 """Log nothing."""
 
         self._http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
         self._grpc = grpc.server(ThreadPoolExecutor(1))
         otlp_grpc.add_TraceServiceServicer_to_server(self, self._grpc)
         self.grpc = f"http://127.0.0.1:{self._grpc.add_insecure_port('127.0.0.1:0')}"

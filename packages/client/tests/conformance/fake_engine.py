@@ -57,7 +57,7 @@ class FakeEngine:
         self.url = f"tcp://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> FakeEngine:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -35,7 +35,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def port() -> Iterator[int]:
     server = BoundedHttpServer("127.0.0.1", 0, Handler, MAX_CONNECTIONS)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield server.server_port
     server.shutdown()
@@ -90,7 +90,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"here")
 
 server = BoundedHttpServer("127.0.0.1", 0, Handler, 1000)
-threading.Thread(target=server.serve_forever, daemon=True).start()
+threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 print(server.server_port, flush=True)
 sys.stdin.read()
