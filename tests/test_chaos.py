@@ -28,13 +28,12 @@ QUICK = [kind.name for kind in FAULTS if max(kind.durations_s) < 30 and not kind
 
 
 @pytest.mark.product
-@pytest.mark.parametrize(("servers", "update"), [("0", "async"), ("2", "sync")])
-def test_a_short_storm_over_every_role_loses_and_repeats_nothing(servers: str, update: str) -> None:
+def test_a_short_storm_over_every_role_loses_and_repeats_nothing() -> None:
     done = subprocess.run(
         [
             *(sys.executable, "-m", "chaos", "--minutes", str(MINUTES)),
             *("--seed", "3", "--every", "2", "--model", "counting", "--records", "20011"),
-            *("--servers", servers, "--update", update, "--faults", *QUICK),
+            *("--servers", "2", "--update", "sync", "--faults", *QUICK),
         ],
         capture_output=True,
         text=True,

@@ -131,14 +131,14 @@ def check_whole(edl: Edl, store: StoreServer, tmp_path: Path, to: str = "model")
     assert f"{to}/model.keras" in objects(store)
 
 
-@pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize(
-    ("store", "who"),
+    ("store", "who", "stage"),
     [
-        (S3Server, "worker"),
-        (S3Server, "master"),
-        (S3Server, EVERYTHING),
-        (GoogleServer, EVERYTHING),
+        (S3Server, "worker", SENT),
+        (S3Server, "master", SENT),
+        (S3Server, "master", MOVED),
+        (S3Server, EVERYTHING, MOVED),
+        (GoogleServer, EVERYTHING, SENT),
     ],
     indirect=["store"],
 )
