@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from edl_master.reporting.job_settings import settings_of
+import pytest
+
+from edl_master.core.parameters.modes import Async, Replicated, UpdateMode
+from edl_master.reporting.job_settings import name_strategy, settings_of
 from edl_proto.v1 import job_pb2
 
 
@@ -25,6 +28,19 @@ def test_settings_have_the_strategy_of_training() -> None:
     assert settings_of(spec) == {"type": "TRAIN", "training.strategy": "allreduce"}
     spec.training.update = job_pb2.AUTO
     assert settings_of(spec) == {"type": "TRAIN", "training.strategy": "auto"}, "not decided yet"
+
+
+@pytest.mark.parametrize(
+    ("mode", "update"), [(Replicated(), job_pb2.REPLICATED), (Async(), job_pb2.ASYNC)]
+)
+def test_what_a_model_decides_is_shown_as_if_the_user_had_said_it(
+    mode: UpdateMode, update: job_pb2.UpdateMode.ValueType
+) -> None:
+    said, undecided = job_pb2.JobSpec(type=job_pb2.TRAIN), job_pb2.JobSpec(type=job_pb2.TRAIN)
+    said.training.update, undecided.training.update = update, job_pb2.AUTO
+    decided, event = name_strategy(mode)
+    assert {**settings_of(undecided), **decided} == settings_of(said)
+    assert event.facts["strategy"] == decided["training.strategy"]
 
 
 def test_settings_have_no_passwords_and_no_variables_of_pods() -> None:
