@@ -10,8 +10,6 @@ import fsspec
 import pytest
 from sql_command import Call, caller, prepare_folder
 
-import recordio
-import recordio.example
 from edl.core import exit_codes
 from edl.core.exit_numbers import INTERRUPTED
 from edl.core.job_result import JobResult
@@ -56,37 +54,6 @@ def test_what_a_model_is_trained_with(sql: Call, monkeypatch: pytest.MonkeyPatch
     assert unlabelled["params"] == {}
     about = json.loads(Path("models/unlike/statement.json").read_text())
     assert (about["label"], about["texts"]) == ("", {"role": True})
-
-
-def test_a_model_is_validated_and_replaces_its_optimizer(
-    sql: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: dict[str, Any] = {}
-
-    def train(**options: Any) -> JobResult:
-        Path(options["output"]).mkdir()
-        seen.update(options)
-        (file,) = Path(options["validation_data"][0]).glob("*.recordio")
-        source = recordio.open_source(str(file))
-        seen["rows"] = [recordio.example.decode(r) for r in source.read(0, source.count())]
-        return JobResult("job", "SUCCEEDED", metrics={"accuracy": 0.5})
-
-    monkeypatch.setattr("edl.api.train", train)
-    statement = (
-        "SELECT id, role FROM people TO TRAIN DNNClassifier WITH model.optimizer='AdamOptimizer',"
-        " optimizer.beta_1=0.5, train.seed=7, validation.select={} LABEL role INTO m"
-    )
-    done = sql("-e", statement.format("'SELECT role, id FROM people WHERE id > 1'"), "-o", "json")
-    assert json.loads(done.out)[0]["metrics"] == {"accuracy": 0.5}
-    assert [{k: v[0] for k, v in row.items()} for row in seen["rows"]] == [{"id": 2, "label": 1}]
-    assert (seen["model_def"], seen["seed"]) == ("classifier.DNN", 7)
-    assert (seen["optimizer"], seen["params"]["beta_1"]) == ("keras.optimizers.Adam", 0.5)
-    told = sql(
-        "-e", statement.format("'SELECT id FROM people'").replace("INTO m", "INTO n"), code=2
-    ).err
-    assert "role" in told
-    assert "validation.select" in told
-    assert "not a text" in sql("-e", statement.format("7"), code=2).err
 
 
 def test_models_are_in_a_store(sql: Call, monkeypatch: pytest.MonkeyPatch) -> None:

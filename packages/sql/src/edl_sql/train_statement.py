@@ -13,6 +13,7 @@ from edl_sql.language.selection import check_label, check_values, select
 from edl_sql.language.statements import Train
 from edl_sql.statement_checks import check_metrics, check_parameters, mark_errors, with_keras_names
 from edl_sql.statement_context import StatementContext
+from edl_sql.tables.queries import primary_keys
 from edl_sql.zoos import find_model
 
 # Small tables need many epochs, so that a model sees enough records.
@@ -38,7 +39,11 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
         check_parameters(statement, Path(zoo))
     check_metrics(at, statement.settings, source)
     names = context.column_names(statement)
-    chosen = select(statement, names, learns_label=learns_label(source, model))
+    keys = () if statement.columns else primary_keys(context.database, statement.select)
+    chosen = select(statement, names, learns_label=learns_label(source, model), keys=keys)
+    unused = [name for name in names if name in keys and name not in chosen.columns]
+    if chosen.columns and unused:
+        context.report(f"{', '.join(unused)}: a primary key is not learned from; COLUMN names it")
     label = chosen.label
     if label and not statement.label:
         context.report(f"the label is {label}, the last column; LABEL names another one")

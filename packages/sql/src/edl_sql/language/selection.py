@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,12 +29,15 @@ class Selection:
     params: Mapping[str, object]
 
 
-def select(statement: Train, names: Sequence[str], *, learns_label: bool) -> Selection:
+def select(
+    statement: Train, names: Sequence[str], *, learns_label: bool, keys: Collection[str] = ()
+) -> Selection:
     """Bind the clauses LABEL and COLUMN to the columns of the SELECT.
 
     Args:
         names: of the SELECT's columns.
         learns_label: the model needs a label, which is the last column by default.
+        keys: columns that number the rows: without COLUMN, others are learned from if there are.
 
     Raises:
         Problem: a column is not there.
@@ -53,6 +56,8 @@ def select(statement: Train, names: Sequence[str], *, learns_label: bool) -> Sel
     for name in used:
         check_known(name, names, "the SELECT", at.mark("COLUMN", name))
     features = [name for name in dict.fromkeys(used) if name != label]
+    if not statement.columns and set(keys) & (set(names) - {label}):
+        features = [name for name in names if name not in keys and name != label]
     if (statement.columns and not features) or not set(names) - {label}:
         raise _mismatch(
             f"there is no column to learn {label} from" if label else "there is no column",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from edl.plugins.errors import Problem, usage
+from edl_sql.language.table_names import join_name
 
 
 class Dialect(StrEnum):
@@ -121,6 +122,21 @@ def without_semicolons(query: str, dialect: Dialect) -> str:
     while words and words[-1].text == ";":
         end = words.pop().start
     return query[:end].rstrip() if words else ""
+
+
+def tables_in(query: str, dialect: Dialect) -> list[str]:
+    """Return what follows FROM and JOIN outside of brackets, as names of tables."""
+    found, words = [], [*tokens(query, dialect)]
+    for index, word in enumerate(words[:-1]):
+        if word.depth or not is_word(word, "FROM", "JOIN") or not words[index + 1].is_name:
+            continue
+        parts = [words[index + 1]]
+        rest = words[index + 2 :]
+        while len(rest) > 1 and rest[0].text == "." and rest[1].is_name:
+            parts.append(rest[1])
+            rest = rest[2:]
+        found.append(join_name([part.name for part in parts]))
+    return found
 
 
 def ends_with_semicolon(text: str, dialect: Dialect) -> bool:

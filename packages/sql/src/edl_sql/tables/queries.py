@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from edl.plugins.errors import usage
@@ -16,7 +16,7 @@ from edl_sql.databases.database import Database
 from edl_sql.databases.names import quote_name
 from edl_sql.databases.positions import SentQuery
 from edl_sql.language.table_names import split
-from edl_sql.language.tokens import Dialect, dialect_of, without_semicolons
+from edl_sql.language.tokens import Dialect, dialect_of, tables_in, without_semicolons
 from edl_sql.tables.values import SqlColumn, Unconvertible
 from recordio import example, example_batch
 
@@ -263,6 +263,24 @@ def _mark_errors(database: Database, sent: SentQuery) -> Iterator[None]:
         yield
     except SQLAlchemyError as error:
         raise database.error_of(error, sent) from None
+
+
+def primary_keys(database: Database, query: str) -> set[str]:
+    """Return the primary keys, of one column each, of the tables that a query names."""
+    import sqlalchemy
+    from sqlalchemy.exc import NoSuchTableError
+
+    found: set[str] = set()
+    if database.backend == "duckdb":
+        return found  # it says nothing of them
+    with database.reading() as connection:
+        inspector = sqlalchemy.inspect(connection)
+        for table in tables_in(query, dialect_of(database.backend)):
+            schema, name = split(table)
+            with suppress(NoSuchTableError):
+                columns = inspector.get_pk_constraint(name, schema)["constrained_columns"]
+                found.update(columns if len(columns) == 1 else ())
+    return found
 
 
 def identifying_columns(database: Database, table: str) -> list[str]:

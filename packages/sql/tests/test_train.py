@@ -1,0 +1,84 @@
+"""``TRAIN``: what a job is told to learn, and from which rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sql_command import Call, caller, prepare_folder
+
+import recordio
+import recordio.example
+from edl.core.job_result import JobResult
+
+
+@pytest.fixture
+def sql(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Call:
+    """The command with statements for a table of people."""
+    monkeypatch.chdir(tmp_path)
+    prepare_folder()
+    return caller(capsys)
+
+
+def test_a_model_is_validated_and_replaces_its_optimizer(
+    sql: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def train(**options: Any) -> JobResult:
+        Path(options["output"]).mkdir()
+        seen.update(options)
+        (file,) = Path(options["validation_data"][0]).glob("*.recordio")
+        source = recordio.open_source(str(file))
+        seen["rows"] = [recordio.example.decode(r) for r in source.read(0, source.count())]
+        return JobResult("job", "SUCCEEDED", metrics={"accuracy": 0.5})
+
+    monkeypatch.setattr("edl.api.train", train)
+    statement = (
+        "SELECT id, role FROM people TO TRAIN DNNClassifier WITH model.optimizer='AdamOptimizer',"
+        " optimizer.beta_1=0.5, train.seed=7, validation.select={} LABEL role INTO m"
+    )
+    done = sql("-e", statement.format("'SELECT role, id FROM people WHERE id > 1'"), "-o", "json")
+    assert json.loads(done.out)[0]["metrics"] == {"accuracy": 0.5}
+    assert [{k: v[0] for k, v in row.items()} for row in seen["rows"]] == [{"id": 2, "label": 1}]
+    assert (seen["model_def"], seen["seed"]) == ("classifier.DNN", 7)
+    assert (seen["optimizer"], seen["params"]["beta_1"]) == ("keras.optimizers.Adam", 0.5)
+    told = sql(
+        "-e", statement.format("'SELECT id FROM people'").replace("INTO m", "INTO n"), code=2
+    ).err
+    assert "role" in told
+    assert "validation.select" in told
+    assert "not a text" in sql("-e", statement.format("7"), code=2).err
+
+
+def test_a_primary_key_is_not_learned_from(sql: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+
+    def train(**options: Any) -> JobResult:
+        Path(options["output"]).mkdir()
+        seen.append([each["name"] for each in options["params"]["schema"]["columns"]])
+        return JobResult("job", "SUCCEEDED")
+
+    monkeypatch.setattr("edl.api.train", train)
+    done = sql("-e", 'SELECT * FROM main."people" AS p TRAIN a.B INTO m1')
+    assert "id: a primary key is not learned from; COLUMN names it" in done.err
+    for number, statement in enumerate(
+        (
+            "SELECT * FROM people TRAIN a.B COLUMN id, role",
+            "SELECT id, wage FROM people TRAIN a.B",
+            "SELECT role, wage, id FROM people TRAIN a.B LABEL id",
+            "SELECT * FROM (SELECT * FROM people) AS p TRAIN a.B",
+        )
+    ):
+        assert "primary key" not in sql("-e", f"{statement} INTO n{number}").err
+    assert seen == [
+        ["role", "label"],
+        ["id", "role", "label"],
+        ["id", "label"],
+        ["role", "wage", "label"],
+        ["id", "role", "label"],
+    ]
