@@ -118,7 +118,7 @@ def readiness(target: str) -> int:
             return error.code
 
 
-def test_alerts_of_a_builder_fire(world: World) -> None:
+def test_alerts_of_a_builder_fire(world: World, caplog: pytest.LogCaptureFixture) -> None:
     builder = world.builder
     eventually(lambda: world.prometheus.now("edl_image_build_failures_total"), "a scrape")
     assert builder.build("registry.test/good") == "DONE"
@@ -127,6 +127,9 @@ def test_alerts_of_a_builder_fire(world: World) -> None:
     assert failed == ["StatusCode.ABORTED"] * 4
     with builder.queue(8):
         world.fires("EdlBuildFailures", "EdlBuilderQueueLong")
+        # As the runbook says: the log names the caller and the error of each failed build.
+        told = [record.getMessage() for record in caplog.records]
+        assert sum("of ipv4:127.0.0.1:" in line and "failed, build:" in line for line in told) == 4
         builder.engine.down = True
     world.fires("EdlBuilderNotReady")
     assert readiness(f"127.0.0.1:{builder.app.metrics_port}") == 503

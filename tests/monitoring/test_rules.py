@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ import pytest
 import yaml
 from conftest import ROOT
 
+from edl.core.exit_codes import PRESENTATIONS
+from edl.core.options import BY_NAME
 from tests.monitoring.queries import DASHBOARDS, dashboard, panels
 from tests.monitoring.tools import find, promtool
 
@@ -65,6 +69,40 @@ def test_each_alert_is_really_caused_and_the_docs_say_how() -> None:
         re.findall(r'"(Edl\w+)"', Path(__file__).with_name("test_prometheus.py").read_text())
     )
     assert caused == set(names)
+
+
+def test_runbooks_name_commands_options_and_metrics_that_exist() -> None:
+    metrics = (ROOT / "docs" / "metrics.md").read_text()
+    builder = get_help("edl_builder")
+    flags = {option.flag for option in BY_NAME.values()}
+    for page in RUNBOOKS.glob("*.md"):
+        for code in re.findall(r"`([^`]+)`", page.read_text()):
+            first, *words = code.split()
+            if first == "edl":
+                assert_command(words, page.name)
+            elif first.startswith("--"):
+                assert first in flags or first in builder, f"{page.name}: {code}"
+            elif first.startswith("edl_"):
+                assert f"`{first}`" in metrics, f"{page.name}: {code}"
+            elif first.isupper() and "_" in first:
+                assert first in PRESENTATIONS, f"{page.name}: {code}"
+
+
+def assert_command(words: list[str], page: str) -> None:
+    """Check that a command exists, with the options that are named."""
+    plain = [word for word in words if word.islower() and not word.startswith("-")]
+    verb = plain[: 2 if plain[:1] == ["data"] else 1]
+    shown = get_help("edl", *verb)
+    for option in (word for word in words if word.startswith("-")):
+        assert option in shown, f"{page}: edl {' '.join(words)}"
+
+
+@functools.cache
+def get_help(module: str, *verb: str) -> str:
+    command = [sys.executable, "-P", "-m", module, *verb, "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, command
+    return done.stdout
 
 
 def test_runbooks_name_panels_that_the_dashboards_have() -> None:
