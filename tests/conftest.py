@@ -215,6 +215,10 @@ class Edl:
         }
 
 
+MakeEdl = Callable[[Path], Edl]
+"""Gives the command a home."""
+
+
 def readme_blocks() -> list[tuple[str, str]]:
     """Language and text of each block of code in the README."""
     text = (ROOT / "README.md").read_text()
@@ -245,9 +249,8 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def installed_edl(home: Path, *command: str) -> Iterator[Edl]:
-    """The command, with a home; afterwards no process of its jobs may be left."""
-    edl = Edl(home, command or (COMMAND,))
+def leaving_no_process(edl: Edl) -> Iterator[Edl]:
+    """The command; afterwards no process of its jobs may be left."""
     try:
         yield edl
         eventually(lambda: not edl.processes(), "all processes of the jobs have ended")
@@ -276,17 +279,24 @@ def forking_edl() -> Iterator[str]:
         yield interpreter
 
 
+@pytest.fixture(scope="session")
+def make_edl(forking_edl: str, forking_python: str) -> MakeEdl:
+    """Return a function that gives a command a home; it, masters and workers are forks."""
+
+    def make(home: Path) -> Edl:
+        edl = Edl(home, (forking_edl, "-P", "-m", fork_server.COMMAND))
+        edl.env["EDL_PYTHON"] = forking_python
+        return edl
+
+    return make
+
+
 @pytest.fixture
 def edl(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Edl]:
     """The command. It, masters and workers are forks, but with the mark ``own_start``."""
-    home = tmp_path / "edl-home"
-    if request.node.get_closest_marker("own_start"):
-        with installed_edl(home) as edl:
-            yield edl
-        return
-    python = request.getfixturevalue("forking_edl")
-    with installed_edl(home, python, "-P", "-m", fork_server.COMMAND) as edl:
-        edl.env["EDL_PYTHON"] = request.getfixturevalue("forking_python")
+    own_start = request.node.get_closest_marker("own_start")
+    make: MakeEdl = Edl if own_start else request.getfixturevalue("make_edl")
+    with leaving_no_process(make(tmp_path / "edl-home")) as edl:
         yield edl
 
 

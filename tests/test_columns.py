@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Edl, installed_edl
+from conftest import Edl, MakeEdl, leaving_no_process
 
 from edl_proto.v1 import model_pb2
 
@@ -61,8 +61,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def command(place: Path) -> Iterator[Edl]:
-    with installed_edl(place / "home") as edl:
+def command(place: Path, make_edl: MakeEdl) -> Iterator[Edl]:
+    with leaving_no_process(make_edl(place / "home")) as edl:
         yield edl
 
 

@@ -9,18 +9,20 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 import pytest
-from conftest import ROOT, Edl, read_all, readme_blocks
+from conftest import ROOT, Edl, MakeEdl, read_all, readme_blocks
 
 import recordio
 import recordio.example
 
 
 @pytest.fixture(scope="module")
-def moved_model(tmp_path_factory: pytest.TempPathFactory, digit_data: Path) -> Path:
+def moved_model(
+    tmp_path_factory: pytest.TempPathFactory, digit_data: Path, make_edl: MakeEdl
+) -> Path:
     """A model trained from a zoo that is gone, carried to another place."""
     place = tmp_path_factory.mktemp("trained")
     shutil.copytree(ROOT / "model_zoo", place / "zoo")
-    edl = Edl(place / "edl-home")
+    edl = make_edl(place / "edl-home")
     edl(
         *("train", "--model-zoo", str(place / "zoo"), "--model-def", "mnist.mnist_subclass"),
         *("--data", f"{digit_data}/train/*.recordio", "--num-epochs", "3"),

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT, Edl, HeldTraining, eventually, read_all
+from conftest import ROOT, Edl, HeldTraining, MakeEdl, eventually, read_all
 from counting import check, event_kinds, records_trained, train
 
 import recordio
@@ -312,7 +312,7 @@ def eval_metrics_fn():
 
 
 @pytest.fixture(scope="module")
-def numbers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def numbers(tmp_path_factory: pytest.TempPathFactory, make_edl: MakeEdl) -> tuple[Path, Path]:
     """Data in two files, and a model trained on it that predicts each record's number."""
     place = tmp_path_factory.mktemp("numbers")
     (place / "zoo").mkdir()
@@ -321,7 +321,7 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         with recordio.Writer(str(place / f"part-{file}.recordio")) as writer:
             for number in range(start, stop):
                 writer.write(recordio.example.encode({"number": np.array([number])}))
-    edl = Edl(place / "edl-home")
+    edl = make_edl(place / "edl-home")
     edl(
         *("train", "--model-zoo", str(place / "zoo"), "--model-def", "numbers"),
         *("--params", f"size={RECORDS}", "--data", f"{place}/*.recordio"),

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import ROOT, eventually, installed_edl
+from conftest import ROOT, MakeEdl, eventually, leaving_no_process
 
 from tests.monitoring.builder_service import Builder, running_builder
 from tests.monitoring.dashboard_pictures import draw
@@ -73,11 +73,11 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, forking_python: str) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory, make_edl: MakeEdl) -> Iterator[World]:
     find("prometheus")  # or there are no tests, and no job is needed
     place = tmp_path_factory.mktemp("monitoring")
-    with installed_edl(place / ".edl") as edl, running_builder(place / "builder") as builder:
-        edl.env["EDL_PYTHON"] = forking_python
+    edl = make_edl(place / ".edl")
+    with leaving_no_process(edl), running_builder(place / "builder") as builder:
         job = TroubledJob(edl, place)
         try:
             configure(place, job, builder)
