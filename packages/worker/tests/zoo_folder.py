@@ -21,7 +21,14 @@ from elasticdl.python.common.constants import Mode
 
 
 HELPERS = frozenset(
-    {"cifar10/data.py", "column_functions.py", "columns.py", "table_networks.py", "table_schema.py"}
+    {
+        "cifar10/data.py",
+        "column_functions.py",
+        "columns.py",
+        "explanations.py",
+        "table_networks.py",
+        "table_schema.py",
+    }
     | {f"ctr/{name}.py" for name in ("__init__", "inputs", "models")}
 )
 """The files of the repository's zoo that define no model."""
