@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from linear_engine import Line, Linear, LinearModel, LinearSource, LinearSteps
 import recordio
 import recordio.example
 from edl_worker.collectives.peers import PeerSignals
+from edl_worker.collectives.ring import RingGroup
 from edl_worker.core.batch import Batch
 from edl_worker.core.job import JobDescription, WirePrecision
 from edl_worker.core.layout import PayloadLayout
@@ -103,36 +104,56 @@ class Counting(Linear):
 
 
 def die_at(group: int, number: int, when: str) -> None:
-    """Have this process kill itself at a signal."""
-    groups, send = 0, PeerSignals.send
-    begin = PeerSignals.begin
+    """Have this process kill itself in a generation, at one of the two halves of an all-reduce.
 
-    def count_group(peers: PeerSignals) -> None:
-        nonlocal groups
-        groups += 1
-        begin(peers)
+    In shared memory these are signals. In a ring they are the sending of the own chunk, and the
+    last chunk that this member adds to.
+    """
+    groups = 0
+    passed = 0
 
-    def send_or_die(peers: PeerSignals) -> None:
-        is_last = (groups, peers.sent + 1) == (group, number)
-        if is_last and when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-        send(peers)
-        if is_last:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def enter(make: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*args: Any, **options: Any) -> Any:
+            nonlocal groups, passed
+            groups, passed = groups + 1, 0
+            return make(*args, **options)
 
-    mock.patch.object(PeerSignals, "begin", count_group).start()
-    mock.patch.object(PeerSignals, "send", send_or_die).start()
+        return wrapper
+
+    def pass_half(call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*args: Any, **options: Any) -> Any:
+            nonlocal passed
+            is_last = options.get("is_last", True)
+            passed += is_last
+            dies = is_last and (groups, passed) == (group, number)
+            if dies and when == "before":
+                os.kill(os.getpid(), signal.SIGKILL)
+            result = call(*args, **options)
+            if dies:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        return wrapper
+
+    for kind, begin, halves in (
+        (PeerSignals, "begin", ["send"]),
+        (RingGroup, "__init__", ["_send_chunk", "_add_chunk"]),
+    ):
+        mock.patch.object(kind, begin, enter(getattr(kind, begin))).start()
+        for half in halves:
+            mock.patch.object(kind, half, pass_half(getattr(kind, half))).start()
 
 
 if __name__ == "__main__":
     import logging
 
     from edl_worker.app import build_worker
-    from edl_worker.config import Settings
+    from edl_worker.config import from_environment
 
     logging.basicConfig(level="INFO", format=f"{sys.argv[2]}: %(message)s")
     if sys.argv[3:]:
         die_at(int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
-    worker = build_worker(Settings(sys.argv[1], int(sys.argv[2])), framework=Counting())
+    settings = from_environment(sys.argv[1], int(sys.argv[2]), os.environ)
+    worker = build_worker(settings, framework=Counting())
     worker.take_signals()
     os._exit(worker.run())

@@ -118,7 +118,7 @@ class FakeLedger:
         self.accumulated: list[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
         self.incarnation = "first"
         self.next_token = 1
-        self.replicas = FakeReplicas(self, f"{job.output}-members")
+        self.replicas = FakeReplicas(self)
 
     # --- tasks -----------------------------------------------------------------------------
 

@@ -87,7 +87,7 @@ class FakeMaster(FakeLedger):
             self.permits.clear()
             self.accumulated.clear()
             self.initialized = snapshot["initialized"]
-            self.replicas = FakeReplicas(self, self.replicas.folder)
+            self.replicas = FakeReplicas(self)
             self.replicas.counted = self.replicas.stored = snapshot["version"]
             self.values, self.version = snapshot["values"].copy(), snapshot["version"]
             for task, (applied, done) in zip(self.all_tasks(), snapshot["tasks"], strict=True):

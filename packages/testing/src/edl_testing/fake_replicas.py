@@ -32,7 +32,6 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
 
     Args:
         tasks: whose lock protects everything here.
-        folder: where members meet.
 
     Attributes:
         generations: all so far.
@@ -44,9 +43,9 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         saving: member that was asked for its values when it left.
     """
 
-    def __init__(self, tasks: ReplicaTasks, folder: str) -> None:
+    def __init__(self, tasks: ReplicaTasks) -> None:
         self._tasks = tasks
-        self.folder = folder
+        self._addresses: dict[int, str] = {}
         self.generations: list[pb.Generation] = []
         self.counted = self.stored = 0
         self.steps: list[pb.ReplicaStep] = []
@@ -106,6 +105,7 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         with self._tasks.changed:
             self._check(request.incarnation)
             worker = request.worker_id
+            self._addresses[worker] = request.address
             if self._has_left(worker):
                 return pb.JoinReply(left=True)
             if worker not in self._reached and worker not in self.joining:
@@ -217,7 +217,7 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
                     version=version,
                     sources=[worker for worker in ranked if worker in holders],
                     next_token=self._tasks.next_token,
-                    folder=self.folder,
+                    addresses=[self._addresses[worker] for worker in members],
                     **self.next,
                 )
             )

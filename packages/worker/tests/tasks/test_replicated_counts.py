@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -41,8 +42,16 @@ def master(job: job_pb2.JobSpec, start_master: Master, tmp_path: Path) -> FakeMa
 
 
 @pytest.fixture
-def start(master: FakeMaster) -> Iterator[StartProcess]:
+def transport() -> str:
+    """How the workers meet; a test may have another parameter."""
+    return "memory"
+
+
+@pytest.fixture
+def start(master: FakeMaster, transport: str, tmp_path: Path) -> Iterator[StartProcess]:
     """Starts workers; the master learns when one has died."""
+    meeting = {"memory": ("EDL_REPLICA_DIR", str(tmp_path / "members"))}
+    name, value = meeting.get(transport, ("EDL_RING_HOST", "127.0.0.1"))
     processes: list[subprocess.Popen[bytes]] = []
 
     def observe(worker: int, process: subprocess.Popen[bytes]) -> None:
@@ -52,7 +61,7 @@ def start(master: FakeMaster) -> Iterator[StartProcess]:
 
     def start(worker: int, *die: object) -> subprocess.Popen[bytes]:
         command = [sys.executable, ENGINE, master.address, str(worker), *map(str, die)]
-        process = subprocess.Popen(command)
+        process = subprocess.Popen(command, env={**os.environ, name: value})
         processes.append(process)
         threading.Thread(target=observe, args=(worker, process), daemon=True).start()
         return process
@@ -78,9 +87,12 @@ def steps_of(master: FakeMaster, workers: int) -> list[object]:
     return [step for step in master.replicas.steps if len(step.claims) == workers]
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("transport", "workers"),
+    [("memory", 1), ("memory", 2), ("memory", 3), ("ring", 2), ("ring", 3)],
+)
 def test_each_record_trains_the_model_once(
-    workers: int, master: FakeMaster, start: StartProcess
+    workers: int, transport: str, master: FakeMaster, start: StartProcess
 ) -> None:
     master.workers_wanted = workers
     processes = [start(number) for number in range(workers)]
@@ -89,10 +101,11 @@ def test_each_record_trains_the_model_once(
     assert steps_of(master, workers)
 
 
+@pytest.mark.parametrize("transport", ["memory", "ring"])
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("signal_", [5, 6])
 def test_a_worker_dies_in_a_step(
-    signal_: int, when: str, master: FakeMaster, start: StartProcess
+    signal_: int, when: str, transport: str, master: FakeMaster, start: StartProcess
 ) -> None:
     master.workers_wanted = 3
     processes = [start(0), start(1), start(2, 1, signal_, when)]

@@ -46,11 +46,14 @@ class LinearWorker:
 
 
 @pytest.fixture
-def start() -> Iterator[StartLinear]:
+def start(tmp_path: Path) -> Iterator[StartLinear]:
+    place = str(tmp_path / "members")
     workers: list[LinearWorker] = []
 
     def start(master: FakeMaster, worker: int = 0, **settings: Any) -> LinearWorker:
-        workers.append(LinearWorker(Settings(master.address, worker, **settings)))
+        workers.append(
+            LinearWorker(Settings(master.address, worker, replica_dir=place, **settings))
+        )
         return workers[-1]
 
     yield start
