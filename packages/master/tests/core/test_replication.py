@@ -126,6 +126,20 @@ def test_a_task_is_complete_once_its_minibatches_count() -> None:
     assert job.job.view(job.now).records_trained == 4
 
 
+def test_examples_are_counted_that_the_input_function_has_made() -> None:
+    """There may be more than records."""
+    job = Job(A)
+    lease = job.lease(A)
+    held = HeldLease(lease.task, lease.token)
+    steps = [(ReplicaClaim(A, held, minibatch, 1, 6, 0.5),) for minibatch in range(2)]
+
+    job.report(A, job.number, 2, *steps)
+    job.complete(lease)
+
+    view = job.job.view(job.now)
+    assert (view.examples, view.examples_of, view.records_trained) == (12, 4, 4)
+
+
 def test_a_task_whose_holder_is_gone_is_leased_when_its_steps_are_decided() -> None:
     job = Job(A, B)
     first, second = job.lease(A), job.lease(B)

@@ -128,6 +128,7 @@ class Ledger:
         """Note that minibatches of an open training task have been applied; in any order."""
         task.minibatches += minibatches
         task.records_applied = min(task.records_applied + records, task.length)
+        task.examples_applied += records
         task.deaths = 0
         if task.redo:
             task.redo = False

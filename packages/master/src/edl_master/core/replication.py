@@ -161,7 +161,7 @@ class Replication:
         if task.minibatches < event.minibatches:
             self._completions[event.lease.task] = event
             return None
-        return replace(event, applied=task.minibatches, examples=task.records_applied)
+        return replace(event, applied=task.minibatches, examples=task.examples_applied)
 
     # --- what workers report ---------------------------------------------------------------
 

@@ -91,6 +91,8 @@ class OpenTask:
     """How many have been reported as applied; the plane has the exact count."""
     records_applied: int = 0
     """At most ``length``, also where the input function multiplies records."""
+    examples_applied: int = 0
+    """What the input function has made of the records in the applied minibatches."""
     returned: int = 0
     """Order of return: lower is older."""
     not_for: WorkerId | None = None
@@ -111,6 +113,7 @@ class OpenTask:
             return 0
         self.minibatches = count.minibatches
         self.records_applied = min(count.records, self.length)
+        self.examples_applied = count.records
         return unreported
 
 
@@ -212,10 +215,13 @@ class Round:
         for entry in saved["open"]:
             task = self.reopen(entry["number"])
             for name in _KEPT:
-                setattr(task, name, entry[name])
+                setattr(task, name, entry.get(name, 0))  # an earlier version had fewer
 
 
 _COUNTS = ("cursor", "done", "dead", "retried", "records_done", "examples_of", "examples")
 
-_KEPT = ("leases", "failures", "deaths", "minibatches", "records_applied", "returned", "redo")
+_KEPT = (
+    *("leases", "failures", "deaths", "minibatches", "records_applied", "examples_applied"),
+    *("returned", "redo"),
+)
 """What a snapshot keeps of an open task: not its excluded workers, since workers change."""
