@@ -181,7 +181,7 @@ def _train(
         *(*EDL, "train", "--name", name, "-q", *platform.arguments, *_MODEL),
         *("--data", f"{data}/train/*.recordio", "--num-workers", str(workers)),
         *("--num-epochs", str(epochs), "--minibatch-size", str(BATCH)),
-        *("--output", str(files / f"model-{name}")),
+        *("--output", str(files / f"model-{name}"), "--strategy", "parameter-server"),
     ]
 
 

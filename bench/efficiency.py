@@ -43,7 +43,7 @@ class Job:
             *("train", "--model-zoo", "model_zoo", "--model-def", "mnist.mnist_functional_api"),
             *("--data", f"{place}/data/train/*.recordio", "--num-epochs", "100000"),
             *("--minibatch-size", "64", "--num-workers", str(WORKERS), "--name", name),
-            *("--output", str(place / name), "--detach"),
+            *("--output", str(place / name), "--detach", "--strategy", "parameter-server"),
         )
         deadline = time.monotonic() + 240
         while len(self._events("WorkerReady")) < WORKERS:

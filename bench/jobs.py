@@ -43,7 +43,7 @@ def train(
 
     Args:
         work: a folder for the job.
-        options: which model.
+        options: which model; they may have another strategy than the parameter server.
         data: RecordIO files with so many ``records``.
         workers, batch, epochs: as for the command.
         edl: the command.
@@ -51,7 +51,7 @@ def train(
     """
     name = f"bench-{os.getpid()}-{next(_numbers)}"
     command = [
-        *(*edl, "train", "--name", name, "-q", *options),
+        *(*edl, "train", "--name", name, "-q", "--strategy", "parameter-server", *options),
         *("--data", data, "--num-workers", str(workers), "--num-epochs", str(epochs)),
         *("--minibatch-size", str(batch), "--output", str(work / name)),
         # What is measured is the rate, and so what edl has for it.

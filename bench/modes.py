@@ -109,7 +109,8 @@ def _train(place: Path, mode: str, seed: int) -> dict[str, float]:
         *("--model-def", "digits_dense", "--data", f"{place}/digits/train/*.recordio"),
         *("--validation-data", f"{place}/digits/test/*.recordio", "--seed", str(seed)),
         *("--num-epochs", str(EPOCHS), "--minibatch-size", str(BATCH)),
-        *("--num-workers", workers, "--output", str(place / name), *options),
+        *("--num-workers", workers, "--output", str(place / name)),
+        *("--strategy", "parameter-server", *options),
     ]
     home = place / "home"
     done = subprocess.run(

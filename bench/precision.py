@@ -34,7 +34,10 @@ RECORDS = 1_437
 
 HALVES = ("float16", "bfloat16")
 NBYTES, RUNS, TIMES = 64_000_000, 5, 9
-MODEL = ("--model-zoo", "model_zoo", "--model-def", "mnist.mnist_functional_api", "--no-overlap")
+MODEL = (
+    *("--model-zoo", "model_zoo", "--model-def", "mnist.mnist_functional_api", "--no-overlap"),
+    *("--strategy", "parameter-server"),
+)
 """Without overlap every gradient is of the newest values: what differs is the precision alone."""
 
 

@@ -63,6 +63,7 @@ class Running:
             *("--params", f"size={RECORDS}", "--data", str(data), "--num-epochs", "100000"),
             *("--minibatch-size", "16", "--num-workers", "2", "--name", "recovery", "--detach"),
             *("--parameter-servers", str(servers), "--output", str(place / "model")),
+            *("--strategy", "parameter-server"),
         )
 
     @cached_property

@@ -43,6 +43,8 @@ def train(
     return [
         *("train", "--model-zoo", str(zoo), "--model-def", model, *size, *waits),
         *("--data", str(data), "--num-epochs", str(epochs)),
+        # Most tests are about its ledger; another one of ``more`` replaces it.
+        *("--strategy", "parameter-server"),
         # Tasks of 100 records in minibatches of 16: nothing divides.
         *("--minibatch-size", "16", "--records-per-task", "100"),
         *("--output", str(output), "-o", "json", *more),

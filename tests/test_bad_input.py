@@ -129,14 +129,16 @@ def test_a_model_file_that_misses_parts_hears_of_all_of_them(
     )
 
 
-def test_an_optimizer_that_is_not_there(
+def test_an_optimizer_that_the_master_lacks(
     edl: Edl, tmp_path: Path, digit_data: Path, zoo: Callable[[str], Path]
 ) -> None:
     wrong = GOOD.replace("SGD(0.01)", "SGD(0.01, gradient_accumulation_steps=2)")
+    server = ("--strategy", "parameter-server")
     check_refusal(
-        attempt(edl, tmp_path, digit_data / "train", model_def="mine", zoo=zoo(wrong)),
+        attempt(edl, tmp_path, digit_data / "train", *server, model_def="mine", zoo=zoo(wrong)),
         MODEL,
         "gradient_accumulation_steps",
+        "--strategy allreduce",
     )
 
 

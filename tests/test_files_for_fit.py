@@ -74,7 +74,8 @@ def test_a_file_for_fit_trains_exactly_once_though_a_worker_is_killed(
         *("train", "--model-zoo", str(held.zoo), "--model-def", "mine.Counting"),
         *("--params", "size=400", "--data", str(numbered(400)), "--num-epochs", "5"),
         *("--minibatch-size", "8", "--num-workers", "2", "--name", "fit", "--detach"),
-        *("--output", str(tmp_path / "model")),
+        # Its own step adds gradients, which only the user knows.
+        *("--gradient-reduction", "sum", "--output", str(tmp_path / "model")),
     )
     eventually(lambda: int(edl.status("fit")["records_trained"]) > 0, "training has begun")
     workers = eventually(lambda: edl.workers("fit"), "a worker is in the written status")

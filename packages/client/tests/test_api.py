@@ -79,7 +79,7 @@ def test_a_failed_job_raises(job: dict[str, Any], monkeypatch: pytest.MonkeyPatc
         (
             {"strategy": "allreduce", "local_steps": 2},
             elasticdl.UsageError,
-            "Leave local_steps out, or use strategy parameter-server.",
+            'Leave local_steps out, or use strategy="parameter-server".',
         ),
     ],
 )

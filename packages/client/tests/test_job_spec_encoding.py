@@ -54,7 +54,7 @@ def test_every_mode_of_updates_is_complete(update: str) -> None:
 
 
 def test_all_reduce_is_a_mode_of_updates() -> None:
-    assert spec_of(Verb.TRAIN).training.update == job_pb2.ASYNC
+    assert spec_of(Verb.TRAIN).training.update == job_pb2.AUTO
     spec = spec_of(Verb.TRAIN, strategy="allreduce", num_workers="1:4")
     check_complete(spec)
     training = spec.training

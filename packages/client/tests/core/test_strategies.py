@@ -30,9 +30,9 @@ def make_and_return_problem(values: dict[str, Any], **in_a_file: object) -> Prob
 ALLREDUCE: dict[str, Any] = {**TRAIN, "strategy": "allreduce", "num_workers": 2}
 
 
-def test_the_parameter_server_is_the_default_strategy() -> None:
-    job = make(TRAIN)
-    assert (job.strategy, job.update) == ("parameter-server", "async")
+def test_the_model_decides_by_default() -> None:
+    assert make(TRAIN) == make({**TRAIN, "strategy": "auto"})
+    assert make(TRAIN, update="async").strategy == "parameter-server", "the options say so"
     named = make({**TRAIN, "strategy": "parameter-server", "update": "sync"})
     assert (named.strategy, named.update) == ("parameter-server", "sync")
 

@@ -39,7 +39,7 @@ def test_four_options_make_a_training_job() -> None:
     assert (job.model_zoo, job.output) == ("/work/zoo", "/work/out")
     assert job.data == ("/work/train/*.recordio",)
     assert job.num_workers == WorkerRange(1, 1)
-    assert (job.minibatch_size, job.num_epochs, job.update) == (32, 1, "async")
+    assert (job.minibatch_size, job.num_epochs, job.update) == (32, 1, "auto")
     assert job.shuffle
     assert not job.allow_dead_letters
 

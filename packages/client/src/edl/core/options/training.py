@@ -29,8 +29,8 @@ class TrainingOptions:
             "How several workers train one model: by adding up their gradients in each step; or"
             " through a parameter server. With auto, models with embedding tables have the"
             " parameter server, and so have jobs with options that only it has.",
-            ALLREDUCE,
-            default=PARAMETER_SERVER,
+            PARAMETER_SERVER,
+            default=AUTO,
             verbs=TRAIN,
         )
     )
