@@ -156,7 +156,7 @@ def test_a_loss_that_is_not_a_number(
             model_def="mine",
             zoo=zoo(wrong),
         ),
-        FAILED,
+        MODEL,
         *("loss", ".recordio", "learning rate"),
     )
 

@@ -195,7 +195,7 @@ def test_a_column_that_is_cut_is_there_with_all_values_or_none(
 
 STAGES = {
     "batches": b"INSERT INTO edl_load",
-    "check": b"OUTER JOIN",
+    "check": b"count(DISTINCT",
     "update": b"UPDATE ",
     "commit": b"COMMIT",
 }

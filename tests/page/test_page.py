@@ -190,6 +190,7 @@ def test_a_failed_job_without_an_error(serve: Serve, visit: Visit) -> None:
 def test_a_success_with_dead_letters_says_so(serve: Serve, visit: Visit) -> None:
     status, events = jobs.training(999.0)
     status.dead_letters.extend(jobs.failed_training()[0].dead_letters)
+    status.tasks["training"].dead = 1
     status.records_trained -= 4096
     tab = visit(serve(status, events))
     assert "But 1 task failed for good" in tab.text("#verdict")

@@ -12,9 +12,12 @@ import os
 import signal
 import socket
 import sys
+import time
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 MAX_ANSWER_BYTES = 1000
+START_S = 2.0
+"""How long the start of a fork may take."""
 READ_AT_START = ("PYTHON", "LD_", "KERAS_", "TF_")
 """How variables begin that an interpreter, the linker or TensorFlow reads when it starts."""
 READ_LATER = (
@@ -33,6 +36,7 @@ def main() -> None:
     request = "" if own_start else _describe(module, arguments[2:])
     if not request:
         os.execv(python, [python, *command])
+    started = time.monotonic()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.connect(f"{folder}/socket")
         socket.send_fds(server, [request.encode()], [0, 1, 2])
@@ -45,6 +49,10 @@ def main() -> None:
             for number in FORWARDED:
                 signal.signal(number, lambda number, _: _forward(fork, number))
         status = json.loads(server.recv(MAX_ANSWER_BYTES))["status"]
+    if status == -signal.SIGSEGV and time.monotonic() - started < START_S:
+        # A fork of a process with threads may crash while it starts. If that was not the reason,
+        # this crashes, too.
+        os.execv(python, [python, *command])
     _end_as(status)
 
 

@@ -293,6 +293,9 @@ class ReplicaMember:
             log.debug("no further step in this generation: %s", error)
             self._stop()
             return
+        finally:
+            # Only in the call is there another worker to wait for: what follows may hang by itself.
+            self._state.phase = WorkerPhase.EXCHANGING
         notes = [decode_note(content) for content in contents]
         if any(note.claim is not None for note in notes):
             self._steps.apply(total[: self._trainable], total[self._trainable :])
