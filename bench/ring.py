@@ -78,7 +78,8 @@ def _network(size: int, gigabits: int) -> Iterator[list[str]]:
             subprocess.run(outer, check=True)
         yield hosts
     finally:
-        for number in range(size):
+        for number in range(size):  # links first: with a namespace they vanish later
+            subprocess.run(["ip", "link", "delete", f"edl-b{number}"], check=False)
             subprocess.run(["ip", "netns", "delete", f"{_BRIDGE}-{number}"], check=False)
         subprocess.run(["ip", "link", "delete", _BRIDGE], check=False)
 
