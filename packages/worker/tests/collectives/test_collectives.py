@@ -52,7 +52,8 @@ def test_no_member_has_a_sum_that_a_dead_one_did_not_complete(
 
     assert not dead
     for said in (first, last):
-        assert said.startswith("4 ")
+        # One that dies before the fifth step may still owe the others a part of the fourth sum.
+        assert said.split()[0] in ("3", "4")
         assert "gone" in said
 
 
