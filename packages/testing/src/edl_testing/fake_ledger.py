@@ -155,6 +155,8 @@ class FakeLedger:
         number = self.stage()
         if number is None or not self._has_values(number) or self.leases_left == 0:
             return None
+        if self.replicas.is_lost(worker):
+            return None
         for task in self.stages[number]:
             if task.done or task.token or len(task.failures) >= 3:
                 continue
