@@ -71,13 +71,20 @@ the strategies.
 
 
 def python_types() -> str:
-    """The module of typed dictionaries, one for each function of the Python API."""
-    parts = [_TYPES_HEAD]
+    """Return the module of typed dictionaries, one for each function of the Python API."""
+    shared = [option for option in OPTIONS if option.verbs == set(Verb)]
+    parts = [_TYPES_HEAD, _typed_dictionary("SharedOptions", "TypedDict, total=False", shared)]
     for verb in Verb:
-        parts.append(f"\n\nclass {verb.capitalize()}Options(TypedDict, total=False):\n")
-        parts.append(f'    """Options of ``elasticdl.{verb}``."""\n\n')
-        parts.extend(f"    {option.name}: {option.annotation}\n" for option in options_of(verb))
+        own = [option for option in options_of(verb) if option not in shared]
+        parts.append(_typed_dictionary(f"{verb.capitalize()}Options", "SharedOptions", own, verb))
     return "".join(parts)
+
+
+def _typed_dictionary(name: str, base: str, options: Sequence[Option], verb: str = "") -> str:
+    subject = f"Options of ``elasticdl.{verb}``" if verb else "Options that all kinds of jobs have"
+    fields = "".join(f"    {option.name}: {option.annotation}\n" for option in options)
+    total = ", total=False" if verb else ""
+    return f'\n\nclass {name}({base}{total}):\n    """{subject}."""\n\n{fields}'
 
 
 def document() -> str:

@@ -212,7 +212,7 @@ def test_what_a_command_leaves_open_is_closed_at_the_end(monkeypatch: pytest.Mon
 )
 def test_signatures_and_types_are_those_of_the_table(verb: Verb, function: Any, types: Any) -> None:
     hints = get_type_hints(types)
-    assert list(hints) == [option.name for option in options_of(verb)]
+    assert hints.keys() == {option.name for option in options_of(verb)}
     parameters = dict(inspect.signature(function).parameters)
     assert parameters.pop("progress").annotation is bool
     assert {name: item.annotation for name, item in parameters.items()} == hints

@@ -20,6 +20,7 @@ from edl_master.adapters.page_access import PageAccess
 from edl_master.adapters.profiles import ProfileFiles
 from edl_master.adapters.tcp_ports import is_free
 from edl_master.adapters.timeline_file import TimelineFile
+from edl_master.app.collectors import build_collectors
 from edl_master.app.host_environment import HostEnvironment, reachable
 from edl_master.app.state import MasterState
 from edl_master.config.job_config import Config
@@ -34,15 +35,7 @@ from edl_master.core.parameters import quantization
 from edl_master.core.platform import Platform
 from edl_master.core.settings import JobType
 from edl_master.metrics.instruments import Metrics
-from edl_master.metrics.job import JobCollector, TableCollector
-from edl_master.metrics.processes import (
-    ApiCollector,
-    ServersCollector,
-    SpansCollector,
-    UsageCollector,
-    WorkerCounters,
-    usage_of_servers,
-)
+from edl_master.metrics.processes import WorkerCounters
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.parameters.job_model import JobModel
 from edl_master.parameters.plane import LocalParts, build_local
@@ -70,7 +63,6 @@ from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
 from edl_proto.transport.parameters import COORDINATOR, PARAMETERS
 from edl_proto.transport.raw_calls import RawService
-from edl_runtime.monitoring.process_usage import usage_of_this_process
 from edl_spans.export import SpanExport
 
 
@@ -166,6 +158,8 @@ class MasterServices:
         if self.servers is not None:
             host = host_environment.server_host or reachable(config.host, bare=True)
             self.servers.start(self.address, host)
+
+    # --- callbacks -------------------------------------------------------------------------
 
     def handle(self, event: Event) -> None:
         """Pass an event to the job."""
@@ -305,8 +299,17 @@ class MasterServices:
 
     def _build_report(self, curves: Curves) -> JobReport:
         config, state = self._config, self._state
-        self._add_collectors(config.spec.name)
         facts = JobFacts(config.spec, config.output, self._incarnation, state.files, config.gpus)
+        for collector in build_collectors(
+            facts,
+            self.controller,
+            self.plane,
+            self.worker_counters,
+            self.servers,
+            self.span_export,
+            self._host_environment.api_requests,
+        ):
+            self.metrics.add(collector)
         return JobReport(
             facts,
             self.controller.view,
@@ -316,20 +319,6 @@ class MasterServices:
             self.servers.status if self.servers else list,
             lambda: self.plane.tables().rows,
         )
-
-    def _add_collectors(self, name: str) -> None:
-        roles = {"master": usage_of_this_process, "worker": self.worker_counters.usage}
-        self.metrics.add(JobCollector(name, self._incarnation, self.controller.view))
-        self.metrics.add(TableCollector(self.plane.tables))
-        self.metrics.add(self.worker_counters)
-        self.metrics.add(ApiCollector(self._host_environment.api_requests))
-        if self.span_export.is_on:
-            self.metrics.add(SpansCollector(lambda: self.span_export.counts))
-        if self.servers is not None:
-            group = self.servers.group
-            self.metrics.add(ServersCollector(self.servers.status, lambda: group.statistics))
-            roles["parameter_server"] = lambda: usage_of_servers(group.statistics)
-        self.metrics.add(UsageCollector(roles))
 
     def _build_servicers(self) -> Services:
         group = self.servers.group if self.servers else None
@@ -365,8 +354,9 @@ class MasterServices:
         servers = replicas = None
         parameters = self._build_parameters() if self._trains else None
         if self._trains and self._config.may_replicate:
-            served = self.controller, self.plane, self.metrics, self._incarnation
-            replicas = ReplicasServicer(*served)
+            replicas = ReplicasServicer(
+                self.controller, self.plane, self.metrics, self._incarnation
+            )
         if self.servers is not None:
             servers = ServersServicer(
                 self.servers.group, self._incarnation, self.servers.mark_lost, self.fail

@@ -60,6 +60,7 @@ from edl_master.core.instance_control import InstanceEnd
 from edl_master.core.interruption import NO_INTERRUPTION, Interruption
 from edl_master.core.job_phases import InvalidTransition, InvariantViolation, JobPhases
 from edl_master.core.job_snapshot import identify, restore_snapshot, take_snapshot
+from edl_master.core.job_start import begin_job
 from edl_master.core.late_answers import answer_after_end
 from edl_master.core.lease_recovery import LeaseRecovery
 from edl_master.core.metric_states import MetricStates
@@ -259,19 +260,12 @@ class JobStateMachine:
 
     def _tick(self, now: float) -> None:
         if not self._begun:
-            self._begin(now)
+            self._begun = True
+            begin_job(self._components, continues=self._restored, now=now)
         elif not self._outcome.decided:
             self._progress.spend(self._workers.time_use(self._components.ledger.leases.holders))
         self._replication.proceed(now)  # before anything that may save what counts
         self._checks.run(self._phases.now, now)
-
-    def _begin(self, now: float) -> None:
-        self._begun = True
-        what = "continues from a checkpoint" if self._restored else "starts"
-        records, workers = self._workflow.records_total, self._workers.maximum
-        what += f": {records} record{'s'[: records != 1]}, {workers} worker{'s'[: workers != 1]}."
-        self._emit(LogEvent("JobStarted", f"The job {what}", facts={"records": str(records)}))
-        self._components.instances.begin(now)
 
     def _ready(self, event: WorkerReady, now: float) -> None:
         worker = self._components.reports.find_sender(event.worker, event.instance, now)
@@ -304,6 +298,8 @@ class JobStateMachine:
             self._outcome.fail(failure)
         elif not self._outcome.decided and not self._workflow.handle_output():
             raise InvariantViolation("the output was not requested", self._history)
+
+    # --- what follows from the state -------------------------------------------------------
 
     def _follow(self, now: float) -> None:
         """Do what follows from the present state."""

@@ -11,28 +11,83 @@ from edl.core.options.value_types import StepRange, WorkerRange
 PathOrUri = str | PurePath
 
 
-class TrainOptions(TypedDict, total=False):
+class SharedOptions(TypedDict, total=False):
+    """Options that all kinds of jobs have."""
+
+    input_fn: str
+    dataset_fn: str
+    feature_columns: str
+    data: PathOrUri | Sequence[PathOrUri]
+    data_format: Literal["recordio", "tfrecord", "csv"]
+    data_cache: PathOrUri
+    data_cache_size: int
+    minibatch_size: int
+    records_per_task: int
+    name: str
+    num_workers: int | str | WorkerRange
+    gpus: Literal["each", "shared", "none"]
+    task_attempts: int
+    allow_dead_letters: bool
+    stall_timeout: str | float
+    snapshot_interval: str | float
+    dashboard_port: int
+    keep_page: str | float
+    save_page: bool
+    metrics_auth: Literal["token", "none"]
+    platform: Literal["processes", "docker", "kubernetes"]
+    image: str
+    image_public_key: PathOrUri
+    builder: str
+    repository: str
+    base_image: str
+    builder_ca: PathOrUri
+    builder_identity: PathOrUri
+    builder_config: PathOrUri
+    build_network: str
+    engine: str
+    context: str
+    namespace: str
+    state_volume: str
+    service_account: str
+    worker_service_account: str
+    priority_class: str
+    worker_priority_class: str
+    ingress: str
+    ingress_class: str
+    suspend: bool
+    start_timeout: str | float
+    delete_after: str | float
+    master_resources: str | dict[str, str]
+    worker_resources: str | dict[str, str]
+    node_selector: str | dict[str, str]
+    tolerations: str | Sequence[str]
+    volumes: str | Sequence[str]
+    env: str | Sequence[str]
+    env_from: str | Sequence[str]
+    image_pull_secrets: str | Sequence[str]
+    labels: str | dict[str, str]
+    annotations: str | dict[str, str]
+    pod_template: PathOrUri
+    worker_pod_template: PathOrUri
+    build_log: bool
+    detach: bool
+    dry_run: bool
+    timeout: str | float
+
+
+class TrainOptions(SharedOptions, total=False):
     """Options of ``elasticdl.train``."""
 
     model_zoo: PathOrUri
     model_def: str
     params: str | dict[str, object]
     set: str | Mapping[str, float]
-    input_fn: str
-    dataset_fn: str
     loss: str
     optimizer: str
     eval_metrics_fn: str
-    feature_columns: str
     label_columns: str
-    data: PathOrUri | Sequence[PathOrUri]
     validation_data: PathOrUri | Sequence[PathOrUri]
-    data_format: Literal["recordio", "tfrecord", "csv"]
-    data_cache: PathOrUri
-    data_cache_size: int
     output: PathOrUri
-    minibatch_size: int
-    records_per_task: int
     num_epochs: int
     strategy: Literal["auto", "allreduce", "parameter-server"]
     update: Literal["sync", "async", "bounded"]
@@ -53,198 +108,30 @@ class TrainOptions(TypedDict, total=False):
     keep_checkpoints: int
     tensorboard_dir: PathOrUri
     profile: int | str | StepRange
-    name: str
-    num_workers: int | str | WorkerRange
-    gpus: Literal["each", "shared", "none"]
-    task_attempts: int
-    allow_dead_letters: bool
-    stall_timeout: str | float
-    snapshot_interval: str | float
-    dashboard_port: int
-    keep_page: str | float
-    save_page: bool
-    metrics_auth: Literal["token", "none"]
-    platform: Literal["processes", "docker", "kubernetes"]
-    image: str
-    image_public_key: PathOrUri
-    builder: str
-    repository: str
-    base_image: str
     git_credential: str
-    builder_ca: PathOrUri
-    builder_identity: PathOrUri
-    builder_config: PathOrUri
-    build_network: str
-    engine: str
-    context: str
-    namespace: str
-    state_volume: str
-    service_account: str
-    worker_service_account: str
-    priority_class: str
-    worker_priority_class: str
-    ingress: str
-    ingress_class: str
-    suspend: bool
-    start_timeout: str | float
-    delete_after: str | float
-    master_resources: str | dict[str, str]
-    worker_resources: str | dict[str, str]
     server_resources: str | dict[str, str]
-    node_selector: str | dict[str, str]
-    tolerations: str | Sequence[str]
-    volumes: str | Sequence[str]
-    env: str | Sequence[str]
-    env_from: str | Sequence[str]
-    image_pull_secrets: str | Sequence[str]
-    labels: str | dict[str, str]
-    annotations: str | dict[str, str]
-    pod_template: PathOrUri
-    worker_pod_template: PathOrUri
-    build_log: bool
-    detach: bool
-    dry_run: bool
     yes: bool
-    timeout: str | float
     tracker: Literal["none", "mlflow"]
 
 
-class EvaluateOptions(TypedDict, total=False):
+class EvaluateOptions(SharedOptions, total=False):
     """Options of ``elasticdl.evaluate``."""
 
-    input_fn: str
-    dataset_fn: str
     loss: str
     eval_metrics_fn: str
-    feature_columns: str
     label_columns: str
     trained_model: PathOrUri
-    data: PathOrUri | Sequence[PathOrUri]
-    data_format: Literal["recordio", "tfrecord", "csv"]
-    data_cache: PathOrUri
-    data_cache_size: int
-    minibatch_size: int
-    records_per_task: int
-    name: str
-    num_workers: int | str | WorkerRange
-    gpus: Literal["each", "shared", "none"]
-    task_attempts: int
-    allow_dead_letters: bool
-    stall_timeout: str | float
-    snapshot_interval: str | float
-    dashboard_port: int
-    keep_page: str | float
-    save_page: bool
-    metrics_auth: Literal["token", "none"]
-    platform: Literal["processes", "docker", "kubernetes"]
-    image: str
     trusted_images: str | Sequence[str]
     trust_model: bool
-    image_public_key: PathOrUri
-    builder: str
-    repository: str
-    base_image: str
-    builder_ca: PathOrUri
-    builder_identity: PathOrUri
-    builder_config: PathOrUri
-    build_network: str
-    engine: str
-    context: str
-    namespace: str
-    state_volume: str
-    service_account: str
-    worker_service_account: str
-    priority_class: str
-    worker_priority_class: str
-    ingress: str
-    ingress_class: str
-    suspend: bool
-    start_timeout: str | float
-    delete_after: str | float
-    master_resources: str | dict[str, str]
-    worker_resources: str | dict[str, str]
-    node_selector: str | dict[str, str]
-    tolerations: str | Sequence[str]
-    volumes: str | Sequence[str]
-    env: str | Sequence[str]
-    env_from: str | Sequence[str]
-    image_pull_secrets: str | Sequence[str]
-    labels: str | dict[str, str]
-    annotations: str | dict[str, str]
-    pod_template: PathOrUri
-    worker_pod_template: PathOrUri
-    build_log: bool
-    detach: bool
-    dry_run: bool
-    timeout: str | float
 
 
-class PredictOptions(TypedDict, total=False):
+class PredictOptions(SharedOptions, total=False):
     """Options of ``elasticdl.predict``."""
 
-    input_fn: str
-    dataset_fn: str
-    feature_columns: str
     trained_model: PathOrUri
-    data: PathOrUri | Sequence[PathOrUri]
-    data_format: Literal["recordio", "tfrecord", "csv"]
-    data_cache: PathOrUri
-    data_cache_size: int
     output: PathOrUri
-    minibatch_size: int
-    records_per_task: int
     format: Literal["recordio", "csv", "parquet", "jsonl"]
     keep: str | Sequence[str]
     postprocess: Literal["argmax", "sigmoid", "softmax"]
-    name: str
-    num_workers: int | str | WorkerRange
-    gpus: Literal["each", "shared", "none"]
-    task_attempts: int
-    allow_dead_letters: bool
-    stall_timeout: str | float
-    snapshot_interval: str | float
-    dashboard_port: int
-    keep_page: str | float
-    save_page: bool
-    metrics_auth: Literal["token", "none"]
-    platform: Literal["processes", "docker", "kubernetes"]
-    image: str
     trusted_images: str | Sequence[str]
     trust_model: bool
-    image_public_key: PathOrUri
-    builder: str
-    repository: str
-    base_image: str
-    builder_ca: PathOrUri
-    builder_identity: PathOrUri
-    builder_config: PathOrUri
-    build_network: str
-    engine: str
-    context: str
-    namespace: str
-    state_volume: str
-    service_account: str
-    worker_service_account: str
-    priority_class: str
-    worker_priority_class: str
-    ingress: str
-    ingress_class: str
-    suspend: bool
-    start_timeout: str | float
-    delete_after: str | float
-    master_resources: str | dict[str, str]
-    worker_resources: str | dict[str, str]
-    node_selector: str | dict[str, str]
-    tolerations: str | Sequence[str]
-    volumes: str | Sequence[str]
-    env: str | Sequence[str]
-    env_from: str | Sequence[str]
-    image_pull_secrets: str | Sequence[str]
-    labels: str | dict[str, str]
-    annotations: str | dict[str, str]
-    pod_template: PathOrUri
-    worker_pod_template: PathOrUri
-    build_log: bool
-    detach: bool
-    dry_run: bool
-    timeout: str | float
