@@ -32,6 +32,7 @@ from edl_proto.transport import channels, parameters
 from edl_proto.v1 import parameters_pb2, task_pb2
 from edl_worker.codec.parameters import encode_table_rows
 from edl_worker.concurrency.background_call import BackgroundCall
+from edl_worker.core.exchange import TableRows
 from edl_worker.core.step_engine import RowRequest
 from edl_worker.engines.tensorflow.embedding.row_gather import sort_positions
 from edl_worker.training.row_buffer import RowReceiveBuffer, describe_request
@@ -66,7 +67,8 @@ class Client:
         self._stub = parameters.ParametersStub(channels.connect(address), address)
         self._ids = [tf.constant(ids) for ids in minibatches()]
         self._gradient = tf.constant(np.full((BATCH * FIELDS, dim), 1e-3, np.float32))
-        self._inbox = RowReceiveBuffer([dim])
+        self._dim = dim
+        self._inbox = RowReceiveBuffer()
         self._version = 0
         self._pushed = 0
         self._exchange_call: BackgroundCall[parameters_pb2.PushReply | parameters_pb2.PullReply]
@@ -109,21 +111,22 @@ class Client:
 
     def _request_rows(self, number: int) -> RowRequest:
         ids, at = (part.numpy() for part in tf.unique(self._ids[number % BATCHES]))
-        return RowRequest((ids,), (0,), (sort_positions(at, ids.size),))
+        positions = sort_positions(at, ids.size)
+        return RowRequest((TableRows(0, ids.size),), ids, 4 * self._dim * ids.size, positions)
 
     def _merge(self, wanted: RowRequest) -> Any:
         """Return one gradient for each id."""
-        _, order, ascending = np.split(wanted.at[0], 3)
+        _, order, ascending = np.split(wanted.lookups, 3)
         return tf.raw_ops.SparseSegmentSumWithNumSegments(
             data=self._gradient,
             indices=order,
             segment_ids=ascending,
-            num_segments=wanted.ids[0].size,
+            num_segments=wanted.ids.size,
         ).numpy()
 
     def _fetch(self, wanted: RowRequest) -> None:
         reply = self._asking(wanted)()
-        assert reply.rows_nbytes == self._inbox.nbytes(wanted)
+        assert reply.rows_nbytes == wanted.nbytes
         self._inbox.on_received(wanted)
 
     def _asking(self, wanted: RowRequest) -> Callable[[], parameters_pb2.PullReply]:
@@ -170,8 +173,9 @@ class Client:
             self._inbox.on_received(self._asked)
 
     def _looked_up(self, wanted: RowRequest) -> None:
-        at = wanted.at[0][: BATCH * FIELDS]
-        tf.gather(tf.convert_to_tensor(self._inbox.arrays(wanted)[0]), at)
+        at = wanted.lookups[: BATCH * FIELDS]
+        rows = self._inbox.rows(wanted).reshape(-1, self._dim)
+        tf.gather(tf.convert_to_tensor(rows), at)
 
 
 class Peer:

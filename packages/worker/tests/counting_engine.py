@@ -64,7 +64,7 @@ class CountingSteps(LinearSteps):
         return replace(super().describe(), reduction="sum")
 
     def gradient(
-        self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
+        self, batch: Batch, wanted: RowRequest | None = None, rows: Any = None
     ) -> StepResult:
         time.sleep(STEP_S)
         gradient = np.zeros(SIZE, np.float32)

@@ -119,7 +119,7 @@ class LinearSteps:
         pass
 
     def gradient(
-        self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
+        self, batch: Batch, wanted: RowRequest | None = None, rows: Any = None
     ) -> StepResult:
         errors = self._line(batch.features)[:, 0] - batch.labels
         flat = np.append(2 * errors @ batch.features / batch.size, 2 * errors.mean())
@@ -201,9 +201,7 @@ class LinearModel:
     def summarize(self) -> ModelSummary:
         return _SUMMARY
 
-    def infer(
-        self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
-    ) -> Array:
+    def infer(self, batch: Batch, wanted: RowRequest | None = None, rows: Any = None) -> Array:
         return self.line(batch.features)
 
     def process_outputs(self, outputs: Any, worker_id: int) -> None:

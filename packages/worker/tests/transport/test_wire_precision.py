@@ -20,6 +20,7 @@ from small_models import StubModelFile, batch_of, mean_square, regression
 from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
 from edl_testing.fake_master import FakeMaster
 from edl_worker.codec.jobs import encode_precision
+from edl_worker.core.exchange import TableRows
 from edl_worker.core.job import WirePrecision
 from edl_worker.core.step_engine import RowRequest
 from edl_worker.engines.tensorflow.quantization import dequantize, quantize
@@ -138,15 +139,14 @@ def test_a_gradient_that_is_not_finite_stays_so() -> None:
 
 @both
 def test_rows_of_16_bits_are_looked_up_as_float32(precision: Any) -> None:
-    inbox = RowReceiveBuffer([2, 1])
-    wanted = RowRequest((np.array([4, 9]), np.array([1])), (0, 1), ())
+    inbox = RowReceiveBuffer()
+    wanted = RowRequest((TableRows(0, 2), TableRows(1, 1)), np.array([4, 9, 1]), 20)
     rows = np.array([0.5, 1, 2, 3, 5], HALVES[precision])
     inbox.open(wanted)(rows.nbytes)[:] = memoryview(rows.view(np.uint8))
     inbox.on_received(wanted, precision)
-    first, second = inbox.arrays(wanted)
-    assert first.dtype == second.dtype == tf.float32
-    np.testing.assert_array_equal(first, [[0.5, 1], [2, 3]])
-    np.testing.assert_array_equal(second, [[5]])
+    found = inbox.rows(wanted)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, [0.5, 1, 2, 3, 5])
 
 
 # --- a whole worker ----------------------------------------------------------------------------

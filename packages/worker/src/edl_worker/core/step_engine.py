@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edl_worker.core.batch import Batch, Blocks
+from edl_worker.core.exchange import TableRows
 from edl_worker.core.job import JobDescription, WirePrecision
 from edl_worker.core.layer_state import LayerState
 from edl_worker.core.layout import PayloadLayout
@@ -40,17 +41,26 @@ Scan = Callable[[int], tuple[IdArray, RowArray]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowRequest:
-    """The rows that one minibatch needs.
+    """The rows that one minibatch needs: their ids, and later the rows, table by table.
 
     Attributes:
-        ids: for each table the ids, each once.
-        tables: for each lookup the number of its table.
-        at: for each lookup, where its ids are among the ids of the table, as the engine wants it.
+        tables: the tables that are looked up, and how many ids each has, in order.
+        ids: of all these tables, of shape (n,); each once in a table.
+        nbytes: of the rows in float32.
+        lookups: what the engine needs to give each lookup its rows.
     """
 
-    ids: tuple[IdArray, ...]
-    tables: tuple[int, ...]
-    at: tuple[Any, ...]
+    tables: tuple[TableRows, ...]
+    ids: IdArray
+    nbytes: int
+    lookups: Any = None
+
+    def ids_by_table(self) -> Iterator[tuple[int, IdArray]]:
+        """Yield the number and the ids of each table."""
+        at = 0
+        for one in self.tables:
+            yield one.table, self.ids[at : at + one.count]
+            at += one.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +71,7 @@ class StepResult:
         gradient: bytes of the trainable groups, in wire order.
         state_delta: bytes of the state groups; empty when training changes no state.
         loss: of the minibatch, regularization included; of local steps the mean over records.
-        rows: bytes of the gradients of rows, for each embedding table.
+        rows: bytes of the gradients of rows, in the order of the ``RowRequest``.
         precision: of gradient and rows; float32 if a number overflows in 16 bits.
         has_finite_gradient: False if replicas must not use the gradient.
     """
@@ -69,7 +79,7 @@ class StepResult:
     gradient: tuple[memoryview, ...]
     state_delta: tuple[memoryview, ...]
     loss: float
-    rows: tuple[memoryview, ...] = ()
+    rows: memoryview = field(default_factory=lambda: memoryview(b""))
     precision: WirePrecision = WirePrecision.FLOAT32
     has_finite_gradient: bool = True
 
@@ -157,8 +167,8 @@ class RowEngine(Protocol):
     def initial_rows(self) -> Iterator[tuple[int, IdArray, RowArray]]:
         """Yield rows that differ from the initializer: table number, ids (n,), rows (n, dim)."""
 
-    def initial_rows_of(self, wanted: RowRequest) -> list[Any]:
-        """Return the rows that a minibatch needs, as before training: (ids, dim) for each table."""
+    def initial_rows_of(self, wanted: RowRequest) -> Any:
+        """Return the rows that a minibatch needs, as before training; float32 of shape (n,)."""
 
     def stored_rows(self, scan: Scan) -> AbstractContextManager[None]:
         """Return a context in which the model has all rows, so that it needs no master."""
@@ -189,7 +199,7 @@ class StepEngine(Protocol):
         """
 
     def gradient(
-        self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
+        self, batch: Batch, wanted: RowRequest | None = None, rows: Any = None
     ) -> StepResult:
         """Return the gradient of the loss of a minibatch at the present values.
 
@@ -198,7 +208,7 @@ class StepEngine(Protocol):
         Args:
             batch: the minibatch.
             wanted: the rows that it needs of the model's embedding tables, if there are any.
-            rows: these rows, an array for each table.
+            rows: their numbers, float32 of shape (n,), one row after the other.
         """
 
     def step(self, batch: Batch) -> float:
@@ -344,9 +354,7 @@ class ModelEngine(Protocol):
     def summarize(self) -> ModelSummary:
         """Return what the model file has."""
 
-    def infer(
-        self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
-    ) -> Any:
+    def infer(self, batch: Batch, wanted: RowRequest | None = None, rows: Any = None) -> Any:
         """Return the model's outputs, or predictions in a prediction job; a nest of tensors."""
 
     def process_outputs(self, outputs: Any, worker_id: int) -> None:

@@ -39,7 +39,7 @@ class Inference:
     """
 
     engine: ModelEngine
-    rows: Callable[[RowRequest], Sequence[Any]] | None = None
+    rows: Callable[[RowRequest], Any] | None = None
 
     def __call__(self, batch: Batch) -> Any:
         """Return the outputs of the model for a minibatch."""

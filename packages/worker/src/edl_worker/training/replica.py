@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +42,7 @@ class ParameterReplica:
         self._buffer = ReceiveBuffer(layout.nbytes, layout.nbytes_as(engine.precision))
         self.version: int | None = None
         self._frozen: tuple[str, int] | None = None
-        self._rows = RowReceiveBuffer(self._dims)
+        self._rows = RowReceiveBuffer()
 
     def forget(self) -> None:
         """Treat the values as no version of the present master."""
@@ -69,9 +68,9 @@ class ParameterReplica:
         """Whether the rows of a minibatch are here."""
         return wanted is None or self._rows.holds(wanted)
 
-    def rows(self, wanted: RowRequest | None) -> list[Any]:
-        """Return the rows of a minibatch, an array for each table."""
-        return [] if wanted is None else self._rows.arrays(wanted)
+    def rows(self, wanted: RowRequest | None) -> RowArray | None:
+        """Return the rows of a minibatch."""
+        return None if wanted is None else self._rows.rows(wanted)
 
     def drop_rows(self) -> None:
         """Forget the received rows: they are too old to compute on."""
@@ -113,12 +112,12 @@ class ParameterReplica:
         if wanted is not None:
             rows, ids = describe_request(wanted)
             payloads.append(ids)
-            nbytes += 2 * self._rows.nbytes(wanted)
+            nbytes += 2 * wanted.nbytes
             if request.wants_values and following is not None:
                 next_rows, next_ids = describe_request(following)
                 payloads.append(next_ids)
-                nbytes += 2 * self._rows.nbytes(following)
-            payloads.extend(step.rows)
+                nbytes += 2 * following.nbytes
+            payloads.append(step.rows)
         complete = replace(
             request,
             precision=step.precision,
@@ -144,7 +143,7 @@ class ParameterReplica:
             rows=tables,
             precision=self._engine.precision,
         )
-        nbytes = self._layout.nbytes + self._rows.nbytes(wanted)
+        nbytes = self._layout.nbytes + (wanted.nbytes if wanted else 0)
         rows = self._rows.open(wanted)
         return lambda: self._client.pull(request, self._buffer.open, nbytes, ids, rows)
 
@@ -155,7 +154,7 @@ class ParameterReplica:
                 self._engine.assign(self._buffer.content, reply.precision)
             self.version = reply.version
             self._frozen = None
-        if following is not None and (reply.rows_nbytes or not self._rows.nbytes(following)):
+        if following is not None and (reply.rows_nbytes or not following.nbytes):
             self._rows.on_received(following, reply.precision)
 
     # --- frozen versions -------------------------------------------------------------------
@@ -176,7 +175,7 @@ class ParameterReplica:
         self._engine.assign(self._buffer.content)
         self._frozen = name, reply.version
 
-    def frozen_rows(self, wanted: RowRequest) -> list[Any]:
+    def frozen_rows(self, wanted: RowRequest) -> RowArray:
         """Return the rows that a minibatch needs, of the frozen version in use."""
         assert self._frozen is not None, "a frozen version is in use"
         name, version = self._frozen
@@ -184,12 +183,12 @@ class ParameterReplica:
         self._client.pull(
             PullRequest(have_version=version, frozen=name, rows=tables),
             self._buffer.open,
-            self._layout.nbytes + self._rows.nbytes(wanted),
+            self._layout.nbytes + wanted.nbytes,
             ids,
             self._rows.open(wanted),
         )
         self._rows.on_received(wanted)
-        return self._rows.arrays(wanted)
+        return self._rows.rows(wanted)
 
     def scan(self, number: int) -> tuple[IdArray, RowArray]:
         """Return all trained rows of a table, of the frozen version in use."""

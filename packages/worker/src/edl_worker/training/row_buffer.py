@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +10,7 @@ import numpy.typing as npt
 from edl_proto.transport.direct_connection import FrameError
 from edl_worker.core.exchange import TableRows
 from edl_worker.core.job import WirePrecision
-from edl_worker.core.step_engine import RowRequest
+from edl_worker.core.step_engine import RowArray, RowRequest
 
 _ALIGNMENT_BYTES = 64
 """TensorFlow copies memory that is not aligned to so many bytes."""
@@ -23,18 +22,11 @@ class RowReceiveBuffer:
     The buffer is double: a step may compute on its rows while those of the next step arrive.
     """
 
-    def __init__(self, dims: Sequence[int]) -> None:
-        self._dims = dims
+    def __init__(self) -> None:
         self._memory = np.empty(0, np.uint8)
         self._next = np.empty(0, np.uint8)
         self._for: RowRequest | None = None
         self._precision = WirePrecision.FLOAT32
-
-    def nbytes(self, wanted: RowRequest | None) -> int:
-        """Return the number of bytes of a minibatch's rows if they are sent as float32."""
-        if wanted is None:
-            return 0
-        return sum(4 * d * ids.size for d, ids in zip(self._dims, wanted.ids, strict=True))
 
     def open(self, wanted: RowRequest | None) -> Callable[[int], memoryview]:
         """Prepare to receive rows.
@@ -42,7 +34,7 @@ class RowReceiveBuffer:
         Returns:
             From the number of bytes to the memory for them; the same memory each time.
         """
-        expected = self.nbytes(wanted)
+        expected = 0 if wanted is None else wanted.nbytes
         if self._next.size < expected:
             self._next = _allocate_aligned(expected + expected // 4)
         memory = self._next[:expected]
@@ -67,18 +59,12 @@ class RowReceiveBuffer:
     def forget(self) -> None:
         self._for = None
 
-    def arrays(self, wanted: RowRequest) -> list[Any]:
-        """Return the received rows, float32 of shape (ids, dim) for each table."""
-        is_whole = self._precision == WirePrecision.FLOAT32
-        dtype = np.dtype(np.float32 if is_whole else np.uint16)
-        found: list[Any] = []
-        at = 0
-        for dim, ids in zip(self._dims, wanted.ids, strict=True):
-            end = at + dtype.itemsize * dim * ids.size
-            rows = self._memory[at:end].view(dtype).reshape(ids.size, dim)
-            found.append(rows if is_whole else _dequantize(rows, self._precision))
-            at = end
-        return found
+    def rows(self, wanted: RowRequest) -> RowArray:
+        """Return the received rows as float32, one after the other."""
+        memory = self._memory[: wanted.nbytes]
+        if self._precision == WirePrecision.FLOAT32:
+            return memory.view(np.float32)
+        return _dequantize(memory[: wanted.nbytes // 2].view(np.uint16), self._precision)
 
 
 def _dequantize(bits: npt.NDArray[np.uint16], precision: WirePrecision) -> npt.NDArray[np.float32]:
@@ -98,6 +84,4 @@ def describe_request(wanted: RowRequest | None) -> tuple[tuple[TableRows, ...], 
     """Return the request for rows: counts, and the ids of all tables as one payload."""
     if wanted is None:
         return (), memoryview(b"")
-    tables = tuple(TableRows(number, ids.size) for number, ids in enumerate(wanted.ids))
-    ids = wanted.ids[0] if len(wanted.ids) == 1 else np.concatenate(wanted.ids)
-    return tables, np.ascontiguousarray(ids).view(np.uint8).data
+    return wanted.tables, np.ascontiguousarray(wanted.ids).view(np.uint8).data

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy.typing as npt
@@ -35,15 +34,13 @@ class Trainer(ABC):
         """
 
     @abstractmethod
-    def add(
-        self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
-    ) -> float:
+    def add(self, batch: Batch, wanted: RowRequest | None = None, rows: Any = None) -> float:
         """Train on a minibatch; return its loss.
 
         Args:
             batch: the minibatch.
             wanted: the rows that it needs of the model's embedding tables, if there are any.
-            rows: these rows, an array for each table.
+            rows: their numbers, float32 of shape (n,), one row after the other.
         """
 
     @abstractmethod
@@ -64,9 +61,7 @@ class GradientTrainer(Trainer):
         """Drop the last gradient."""
         self._computed = None
 
-    def add(
-        self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
-    ) -> float:
+    def add(self, batch: Batch, wanted: RowRequest | None = None, rows: Any = None) -> float:
         """Compute a gradient, which is all that the push sends."""
         self._computed = self._engine.gradient(batch, wanted, rows)
         return self._computed.loss
@@ -95,9 +90,7 @@ class LocalTrainer(Trainer):
         self._start = self._values()
         self._engine.place_optimizer(version, learning_rate)
 
-    def add(
-        self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
-    ) -> float:
+    def add(self, batch: Batch, wanted: RowRequest | None = None, rows: Any = None) -> float:
         """Update the values with a minibatch; return its loss."""
         loss = self._engine.step(batch)
         self._loss_sum += loss * batch.size
@@ -111,7 +104,7 @@ class LocalTrainer(Trainer):
         border = sum(group.trainable for group in self._engine.layout.groups)
         gradient, precision = self._engine.encode(difference[:border])
         delta = tuple(memoryview(part).cast("B") for part in difference[border:])
-        return StepResult(gradient, delta, self._loss_sum / self._records, (), precision)
+        return StepResult(gradient, delta, self._loss_sum / self._records, precision=precision)
 
     def _values(self) -> list[npt.NDArray[Any]]:
         """Return a copy of the present values, a flat array for each group of the layout."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ import tensorflow as tf
 from edl_worker.core.batch import Batch
 from edl_worker.core.step_engine import Metrics, ModelSummary, RowRequest
 from edl_worker.engines.tensorflow.embedding.lookup_stages import in_stage
+from edl_worker.engines.tensorflow.embedding.lookups import LookupOrder
 from edl_worker.engines.tensorflow.keras_steps import KerasSteps
 from edl_worker.engines.tensorflow.model import ModelFile
 from edl_worker.engines.tensorflow.traced_functions import SizeAgnosticFunction
@@ -37,7 +38,7 @@ class LoadedKerasModel:
     steps: KerasSteps | None = None
     predicts: bool = False
     versions: dict[str, str] = field(default_factory=lambda: dict(VERSIONS))
-    _lookups: tuple[int, ...] = ()
+    _order: LookupOrder | None = None
     _call: SizeAgnosticFunction = field(init=False)
 
     def __post_init__(self) -> None:
@@ -52,15 +53,16 @@ class LoadedKerasModel:
         """Return what the model file has."""
         return summarize(self.source)
 
-    def infer(
-        self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
-    ) -> Any:
+    def infer(self, batch: Batch, wanted: RowRequest | None = None, rows: Any = None) -> Any:
         """Return the outputs of the model; see ``ModelEngine``."""
         if wanted is None:
-            return self._call(batch.size, batch.features)
-        self._lookups = wanted.tables
-        tensors = [tf.convert_to_tensor(part) for part in rows]
-        return self._call(batch.size, batch.features, open_nests=(tensors, list(wanted.at)))
+            return self._call(batch.size, batch.features, open_nests=(None, None))
+        self._order = wanted.lookups.order
+        return self._call(
+            batch.size,
+            batch.features,
+            open_nests=(tf.convert_to_tensor(rows), wanted.lookups.tensors),
+        )
 
     def process_outputs(self, outputs: Any, worker_id: int) -> None:
         """Give the outputs of a minibatch to the model file, if it wants them."""
@@ -81,9 +83,13 @@ class LoadedKerasModel:
             for variable, value in before:
                 variable.assign(value)
 
-    def _trace(self, features: Any, rows: Any = (), at: Any = ()) -> Any:
-        tables = None if self.steps is None else self.steps.tables
-        stage = None if tables is None else tables.serving(self._lookups, rows, at)
+    def _trace(self, features: Any, rows: Any, lookups: Any) -> Any:
+        stage = None
+        if rows is not None:
+            assert self.steps is not None
+            assert self.steps.tables is not None
+            assert self._order is not None
+            stage = self.steps.tables.serve(self._order, rows, lookups)
         with in_stage(stage):
             if self.predicts:
                 return self.source.predict(features)

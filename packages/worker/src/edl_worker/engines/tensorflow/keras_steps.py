@@ -105,7 +105,7 @@ class KerasSteps:
             self._gradient.prime(batch)
 
     def gradient(
-        self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
+        self, batch: Batch, wanted: RowRequest | None = None, rows: Any = None
     ) -> StepResult:
         """Return the gradient of a minibatch; see ``StepEngine``."""
         return self._gradient.compute(batch, wanted, rows)
@@ -131,8 +131,7 @@ class KerasSteps:
     def encode(self, gradient: Sequence[Any]) -> tuple[tuple[memoryview, ...], WirePrecision]:
         """Return flat arrays as they are sent; see ``StepEngine``."""
         tensors = [tf.convert_to_tensor(part) for part in gradient]
-        quantized = self._wire.quantize(tensors, [])
-        parts, _, precision = self._wire.select(tensors, [], quantized)
+        parts, precision = self._wire.select(tensors, self._wire.quantize(tensors))
         return memory(parts), precision
 
     def pack(self) -> npt.NDArray[np.uint8]:

@@ -29,6 +29,8 @@ class SizeAgnosticFunction:
             function, reduce_retracing=True, autograph=False, jit_compile=self._jit
         )
         self._primed = False
+        self._concrete: Any = None
+        self._specs: list[Any] = []
 
     def prime(self, size: int, *nests: Any, open_nests: Sequence[Any] = ()) -> None:
         """Trace for minibatches shaped like this one, if that has not been done yet.
@@ -44,7 +46,8 @@ class SizeAgnosticFunction:
         specs = [open_size_spec(nest, size) for nest in nests]
         specs += [tf.nest.map_structure(_open_spec, nest) for nest in open_nests]
         try:
-            self._traced.get_concrete_function(*specs)
+            self._concrete = self._traced.get_concrete_function(*specs)
+            self._specs = tf.nest.flatten(specs, expand_composites=True)
         except Exception as error:
             # A model that needs to know the size is traced for each size. What else may be
             # wrong is raised again by the call, where the records at work are known.
@@ -53,7 +56,23 @@ class SizeAgnosticFunction:
 
     def __call__(self, size: int, *nests: Any, open_nests: Sequence[Any] = ()) -> Any:
         self.prime(size, *nests, open_nests=open_nests)
-        return self._traced(*nests, *open_nests)
+        given = *nests, *open_nests
+        # TensorFlow needs about a millisecond to find out by itself which trace fits.
+        if self._concrete is not None and self._fits(given):
+            return self._concrete(*given)
+        return self._traced(*given)
+
+    def _fits(self, nests: Sequence[Any]) -> bool:
+        """Return whether the first trace takes these tensors."""
+        tensors = tf.nest.flatten(nests, expand_composites=True)
+        return len(tensors) == len(self._specs) and all(
+            spec is None
+            if tensor is None
+            else spec is not None
+            and spec.dtype == tensor.dtype
+            and spec.shape.is_compatible_with(tensor.shape)
+            for spec, tensor in zip(self._specs, tensors, strict=True)
+        )
 
     @property
     def traces(self) -> int:
@@ -62,6 +81,8 @@ class SizeAgnosticFunction:
 
 
 def _open_spec(value: Any) -> Any:
+    if value is None:
+        return None
     spec = value if isinstance(value, tf.TypeSpec) else tf.type_spec_from_value(value)
     return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
 

@@ -62,11 +62,13 @@ def row_of(id_: int, table: int = 0) -> Array:
     return np.random.default_rng([abs(id_), id_ < 0, table]).normal(size=DIM).astype(np.float32)
 
 
-def rows_for(wanted: RowRequest) -> list[Array]:
-    return [
-        np.array([row_of(id_, table) for id_ in ids.tolist()], np.float32).reshape(-1, DIM)
-        for table, ids in enumerate(wanted.ids)
-    ]
+def rows_for(wanted: RowRequest) -> Array:
+    rows = [row_of(i, table) for table, ids in wanted.ids_by_table() for i in ids.tolist()]
+    return np.array(rows, np.float32).reshape(-1)
+
+
+def ids_of(wanted: RowRequest, table: int = 0) -> Array:
+    return dict(wanted.ids_by_table())[table]
 
 
 def step_of(
@@ -81,8 +83,12 @@ def step_of(
 
 
 def by_id(step: StepResult, wanted: RowRequest, table: int = 0) -> dict[int, Array]:
-    gradient = np.frombuffer(step.rows[table], np.float32).reshape(-1, DIM)
-    return dict(zip(wanted.ids[table].tolist(), gradient, strict=True))
+    gradients = iter(np.frombuffer(step.rows, np.float32).reshape(-1, DIM))
+    found = {
+        number: {id_: next(gradients) for id_ in ids.tolist()}
+        for number, ids in wanted.ids_by_table()
+    }
+    return found[table]
 
 
 # --- alone ---------------------------------------------------------------------------------
@@ -223,7 +229,7 @@ def test_a_step_asks_for_each_id_once_and_merges_its_gradients() -> None:
     labels = tf.constant([[1.0], [2.0]])
     file, tables = build_served(functional, ids)
     step, wanted = step_of(file, tables, ids, labels, 2)
-    assert sorted(wanted.ids[0].tolist()) == [-1, 0, 7, 1 << 62]
+    assert sorted(ids_of(wanted).tolist()) == [-1, 0, 7, 1 << 62]
 
     unique = np.unique(ids)
     weights = tf.Variable([row_of(i) for i in unique.tolist()])
@@ -245,9 +251,9 @@ def test_a_subclassed_model_may_look_up_where_it_likes() -> None:
     moving = file.model.norm.moving_mean.numpy()
     step, wanted = step_of(file, tables, features, tf.zeros((3, 1)), 3)
     assert [table.name for table in tables.tables] == ["shared", "other"]
-    assert sorted(wanted.ids[0].tolist()) == [1, 2, 3, 5]
+    assert sorted(ids_of(wanted).tolist()) == [1, 2, 3, 5]
     expected = set(tf.strings.to_hash_bucket_fast(words, 50).numpy().ravel().tolist())
-    assert set(wanted.ids[1].tolist()) == expected
+    assert set(ids_of(wanted, 1).tolist()) == expected
     assert all(np.abs(g).sum() > 0 for g in by_id(step, wanted).values())
     # Finding out the ids runs nothing else: statistics stay as they were.
     np.testing.assert_array_equal(file.model.norm.moving_mean.numpy(), moving)
@@ -259,7 +265,7 @@ def test_one_trace_serves_minibatches_of_any_size() -> None:
     for size in (8, 3, 8, 1):
         batch = Batch(tf.constant(np.arange(4 * size).reshape(size, 4)), tf.zeros((size, 1)), size)
         wanted = tables.find_rows(batch, training=True)
-        assert wanted.ids[0].size == 4 * size
+        assert ids_of(wanted).size == 4 * size
         trainer.compute(batch, wanted, rows_for(wanted))
     assert trainer.traces == 1
 
@@ -353,8 +359,8 @@ def test_a_large_keras_embedding_gives_the_same_gradient_as_a_table() -> None:
     np.testing.assert_array_equal(begin_ids, np.arange(50))
     trainer = GradientStep(file, WireValues(Arena(file.model, tables)), tables)
     wanted = tables.find_rows(Batch(ids, labels, 2), training=True)
-    assert sorted(wanted.ids[0].tolist()) == [0, 1, 2, 30, 49]
-    step = trainer.compute(Batch(ids, labels, 2), wanted, [begin_rows[wanted.ids[0]]])
+    assert sorted(ids_of(wanted).tolist()) == [0, 1, 2, 30, 49]
+    step = trainer.compute(Batch(ids, labels, 2), wanted, begin_rows[ids_of(wanted)].reshape(-1))
     assert step.loss == pytest.approx(dense.loss, rel=1e-6)
     for id_, row in by_id(step, wanted).items():
         np.testing.assert_allclose(row, gradient[id_], rtol=1e-5, atol=1e-7)
@@ -398,3 +404,51 @@ def test_weights_that_are_used_otherwise_than_by_looking_up_are_reported() -> No
     file, tables = build_served(Tied, ids, threshold=1)
     with pytest.raises(EdlError, match="for more than looking up"):
         step_of(file, tables, ids, tf.zeros((1, 4, 50)), 1)
+
+
+def of_several_widths() -> Any:
+    keras.utils.set_random_seed(3)
+    inputs = keras.Input((4,), dtype="int32")
+    wide, narrow = (keras.layers.Embedding(50, width, name=f"w{width}") for width in (5, 2))
+    other = keras.layers.Embedding(50, 5, name="other")
+    looked_up = [wide(inputs[:, 0]), narrow(inputs[:, 1]), other(inputs), wide(inputs[:, 3])]
+    rows = keras.layers.Concatenate()([keras.layers.Flatten()(rows) for rows in looked_up])
+    return keras.Model(inputs, keras.layers.Dense(1)(rows))
+
+
+def test_tables_of_several_widths_give_the_gradients_that_they_give_in_keras() -> None:
+    """Tables of equal width are one matrix in a step; each keeps its ids and its gradients."""
+    ids, labels = tf.constant([[1, 1, 7, 30], [30, 0, 1, 1]]), tf.constant([[1.0], [2.0]])
+    model = of_several_widths()
+    tables_of_keras = [layer.embeddings for layer in model.layers if hasattr(layer, "embeddings")]
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.square(labels - model(ids, training=True)))
+    expected = {
+        variable.path: tf.convert_to_tensor(gradient).numpy()
+        for variable, gradient in zip(
+            tables_of_keras, tape.gradient(loss, [v.value for v in tables_of_keras]), strict=True
+        )
+    }
+
+    file, tables = build_served(of_several_widths, ids, threshold=1)
+    begin = {number: rows for number, _, rows in tables.initial_rows()}
+    trainer = GradientStep(file, WireValues(Arena(file.model, tables)), tables)
+    batch = Batch(ids, labels, 2)
+    wanted = tables.find_rows(batch, training=True)
+    asked = {tables.tables[n].name: sorted(i.tolist()) for n, i in wanted.ids_by_table()}
+    assert asked == {
+        "w2/embeddings": [0, 1],
+        "w5/embeddings": [1, 30],
+        "other/embeddings": [0, 1, 7, 30],
+    }
+    rows = np.concatenate([begin[n][i].reshape(-1) for n, i in wanted.ids_by_table()])
+    np.testing.assert_array_equal(tables.initial_rows_of(wanted), rows)
+    step = trainer.compute(batch, wanted, rows)
+    assert step.loss == pytest.approx(float(loss), rel=1e-6)
+    found = np.frombuffer(step.rows, np.float32)
+    for number, some in wanted.ids_by_table():
+        gradient = expected[tables.tables[number].name]
+        mine, found = np.split(found, [gradient[some].size])
+        np.testing.assert_allclose(mine.reshape(gradient[some].shape), gradient[some], rtol=1e-5)
+    assert not found.size
+    assert trainer.traces == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,19 +15,36 @@ from edl_worker.engines.tensorflow.embedding.lookup_stages import (
     UnservedLookupError,
     in_stage,
 )
+from edl_worker.engines.tensorflow.embedding.lookups import LookupOrder
 from edl_worker.engines.tensorflow.model import ModelFile
 from edl_worker.engines.tensorflow.traced_functions import open_size_spec
-
-CollectedIds = tuple[tuple[int, ...], list[tf.Tensor], list[tf.Tensor]]
-"""Numbers of the lookups' tables; ids of each table that is used, in order of the tables; for
-each lookup the places of its ids among them."""
 
 _MAX_TRACES = 16
 
 
 @dataclass(frozen=True, slots=True)
+class CollectedIds:
+    """The ids of a minibatch.
+
+    Attributes:
+        order: of the lookups and tables.
+        ids: int64, each once in its table, table by table in the order of the groups.
+        counts: int32, how many ids each table has.
+        sizes: int32, how many ids each lookup has.
+        positions: for each group int32, where the ids of its lookups, one lookup after the other,
+            are among the ids of the group.
+    """
+
+    order: LookupOrder
+    ids: tf.Tensor
+    counts: tf.Tensor
+    sizes: tf.Tensor
+    positions: Sequence[tf.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
 class _Trace:
-    numbers: tuple[int, ...]
+    order: LookupOrder
     run: Callable[..., list[tf.Tensor]]
     needed: tuple[int, ...]
 
@@ -35,15 +52,21 @@ class _Trace:
 class IdCollector:
     """A runner of only those operations of a model that the ids of its lookups depend on."""
 
-    def __init__(self, file: ModelFile) -> None:
-        self._file = file
-        self._traces: dict[Any, _Trace] = {}
-
-    def __call__(self, batch: Batch, numbers: Mapping[int, int], *, training: bool) -> CollectedIds:
-        """Return the ids of a minibatch.
+    def __init__(self, file: ModelFile, numbers: Mapping[int, int], dims: Sequence[int]) -> None:
+        """Note the tables of a model.
 
         Args:
+            file: the model file.
             numbers: number of the table by ``id`` of its layer.
+            dims: numbers of a row, by table.
+        """
+        self._file = file
+        self._numbers = numbers
+        self._dims = dims
+        self._traces: dict[Any, _Trace] = {}
+
+    def __call__(self, batch: Batch, *, training: bool) -> CollectedIds:
+        """Return the ids of a minibatch.
 
         Raises:
             EdlError: they cannot be known before the model runs.
@@ -58,17 +81,14 @@ class IdCollector:
         if trace is None:
             if len(self._traces) >= _MAX_TRACES:
                 self._traces.clear()
-            trace = self._traces[key] = self._trace(batch, specs, numbers, training)
+            trace = self._traces[key] = self._trace(batch, specs, training)
         flat = tf.nest.flatten(batch.features, expand_composites=True)
-        found = trace.run(*(flat[i] for i in trace.needed))
-        used = len(set(trace.numbers))
-        return trace.numbers, list(found[:used]), list(found[used:])
+        ids, counts, sizes, *positions = trace.run(*(flat[i] for i in trace.needed))
+        return CollectedIds(trace.order, ids, counts, sizes, positions)
 
-    def _trace(
-        self, batch: Batch, specs: Any, numbers: Mapping[int, int], training: bool
-    ) -> _Trace:
+    def _trace(self, batch: Batch, specs: Any, training: bool) -> _Trace:
         try:
-            return self._prune(specs, numbers, training)
+            return self._prune(specs, training)
         except UnservedLookupError as error:
             raise EdlError(
                 ErrorCode.MODEL_CONTRACT,
@@ -85,13 +105,13 @@ class IdCollector:
             exact = tf.nest.map_structure(tf.type_spec_from_value, batch.features)
             if tf.nest.flatten(exact) == tf.nest.flatten(specs):
                 raise
-            return self._prune(exact, numbers, training)
+            return self._prune(exact, training)
 
-    def _prune(self, specs: Any, numbers: Mapping[int, int], training: bool) -> _Trace:
+    def _prune(self, specs: Any, training: bool) -> _Trace:
         flat_specs = [
             tf.TensorSpec(s.shape, s.dtype) for s in tf.nest.flatten(specs, expand_composites=True)
         ]
-        order: list[int] = []
+        orders: list[LookupOrder] = []
         outputs: list[tf.Tensor] = []
 
         def whole(*flat: tf.Tensor) -> list[tf.Tensor]:
@@ -100,25 +120,37 @@ class IdCollector:
             with in_stage(stage):
                 self._file.call(features, training=training)
             stage.check()
-            order[:] = [numbers[id(table)] for table in stage.tables]
-            unique, places = [], [tf.zeros([0], tf.int32)] * len(order)
-            for number in sorted(set(order)):
-                mine = [i for i, n in enumerate(order) if n == number]
-                each = [stage.ids[i] for i in mine]
-                found, at = tf.unique(tf.concat(each, 0) if len(each) > 1 else each[0])
-                unique.append(found)
-                sizes = [tf.size(ids) for ids in each]
-                parts = tf.split(at, sizes) if len(each) > 1 else [at]
-                for i, part in zip(mine, parts, strict=True):
-                    places[i] = part
-            outputs[:] = [*unique, *places]
+            order = LookupOrder.of([self._numbers[id(t)] for t in stage.tables], self._dims)
+            orders.append(order)
+            outputs[:] = _merge_ids(order, stage.ids)
             return outputs
 
         wrapped = tf.compat.v1.wrap_function(whole, flat_specs)
         feeds = wrapped.inputs[: len(flat_specs)]
         needed = _find_needed(wrapped.outputs, feeds)
         run = wrapped.prune([feeds[i] for i in needed], list(wrapped.outputs))
-        return _Trace(tuple(order), run, needed)
+        return _Trace(orders[-1], run, needed)
+
+
+def _merge_ids(order: LookupOrder, ids: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Return ids, counts, sizes and positions as in ``CollectedIds``; ``ids`` are each lookup's."""
+    unique: list[tf.Tensor] = []
+    positions: list[tf.Tensor] = []
+    for number, tables in enumerate(order.groups):
+        parts: dict[int, tf.Tensor] = {}
+        start = tf.constant(0)
+        for table in tables:
+            mine = [i for i, other in enumerate(order.lookups) if other == table]
+            found, at = tf.unique(tf.concat([ids[i] for i in mine], 0))
+            sizes = [tf.size(ids[i]) for i in mine]
+            parts.update(zip(mine, tf.split(at + start, sizes), strict=True))
+            unique.append(found)
+            start += tf.size(found)
+        positions.append(tf.concat([parts[i] for i in order.lookups_of(number)], 0))
+    if not unique:
+        return [tf.zeros([0], tf.int64), tf.zeros([0], tf.int32), tf.zeros([0], tf.int32)]
+    counts, sizes = (tf.stack([tf.size(part) for part in parts]) for parts in (unique, ids))
+    return [tf.concat(unique, 0), counts, sizes, *positions]
 
 
 def _find_needed(outputs: list[tf.Tensor], feeds: list[tf.Tensor]) -> tuple[int, ...]:

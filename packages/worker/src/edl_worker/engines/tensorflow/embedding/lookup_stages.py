@@ -16,8 +16,6 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from edl_worker.engines.tensorflow.embedding.row_gather import gather_rows
-
 
 class LookupStage(Protocol):
     """The way in which lookups find rows at present."""
@@ -126,25 +124,20 @@ class CollectIds:
             waiting += [tensor.op for tensor in operation.inputs] + list(operation.control_inputs)
 
 
-@dataclass(slots=True)
 class ServeRows:
-    """The stage that gives each lookup its rows, in the order in which ids were collected.
+    """The stage that gives each lookup its rows, in the order in which ids were collected."""
 
-    Attributes:
-        rows: of each lookup's table, each id once.
-        at: for each lookup, which of these rows each of its ids has.
-        is_sorted: for each lookup, whether ``at`` comes from ``row_gather.sort_positions``.
-    """
-
-    rows: Sequence[tf.Tensor]
-    at: Sequence[tf.Tensor]
-    is_sorted: Sequence[bool]
-    done: int = 0
+    def __init__(self, rows: Sequence[tf.Tensor]) -> None:
+        """Note the rows of each lookup, of shape (ids, dim)."""
+        self._rows = rows
+        self._done = 0
 
     def lookup(self, table: object, ids: tf.Tensor, dim: int) -> tf.Tensor:
-        gather = gather_rows if self.is_sorted[self.done] else tf.gather
-        rows = gather(self.rows[self.done], self.at[self.done])
-        self.done += 1
+        rows = self._rows[self._done]
+        self._done += 1
+        shape = [*ids.shape, dim] if ids.shape.rank is not None else [None]
+        if shape.count(None) <= 1 and ids.shape.rank is not None:
+            return tf.reshape(rows, [-1 if size is None else size for size in shape])
         rows = tf.reshape(rows, tf.concat([tf.shape(ids), [dim]], 0))
         rows.set_shape([*ids.shape, dim])
         return rows

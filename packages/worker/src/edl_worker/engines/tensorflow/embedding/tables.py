@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.transport.parameters import MAX_ROW_BYTES
 from edl_worker.core import variable_names
 from edl_worker.core.batch import Batch
+from edl_worker.core.exchange import TableRows
 from edl_worker.core.model_description import TableDescription
 from edl_worker.core.step_engine import IdArray, RowArray, RowRequest, Scan
 from edl_worker.engines.tensorflow.embedding import lookup_stages
@@ -31,11 +32,20 @@ from edl_worker.engines.tensorflow.embedding.keras_embedding import (
     large_embeddings,
 )
 from edl_worker.engines.tensorflow.embedding.layer import Embedding
+from edl_worker.engines.tensorflow.embedding.lookups import (
+    LookupOrder,
+    Lookups,
+    LookupTensors,
+    rows_of_lookups,
+)
 from edl_worker.engines.tensorflow.embedding.row_gather import sort_positions
 from edl_worker.engines.tensorflow.internals import nested_layers
 from edl_worker.engines.tensorflow.model import ModelFile
 
 log = logging.getLogger(__name__)
+
+_NO_LIMIT = 0
+"""In the place of a number of ids: any int64 is an id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +80,6 @@ class EmbeddingTables:
         ]
         large_layers = large_embeddings(model, threshold)
         paths = {id(v): n for v, n in zip(model.weights, _unique_paths(model), strict=True)}
-        self._collect = IdCollector(file)
         self.tables = tuple(
             [
                 EmbeddingTable(
@@ -97,7 +106,16 @@ class EmbeddingTables:
                 for one in large_layers
             ]
         )
-        self._numbers = {id(table.owner): number for number, table in enumerate(self.tables)}
+        numbers = {id(table.owner): number for number, table in enumerate(self.tables)}
+        self._dims = np.array([table.dim for table in self.tables], np.int64)
+        self._collect = IdCollector(file, numbers, self._dims.tolist())
+        self._row_limits = np.array(
+            [
+                t.owner.layer.input_dim if isinstance(t.owner, ServedKerasEmbedding) else _NO_LIMIT
+                for t in self.tables
+            ],
+            np.int64,
+        )
         for table in self.tables:
             if isinstance(table.owner, ServedKerasEmbedding):
                 table.owner.redirect_lookups()
@@ -137,16 +155,17 @@ class EmbeddingTables:
             elif table.owner.initial_table is not None:
                 yield number, *table.owner.initial_table
 
-    def initial_rows_of(self, wanted: RowRequest) -> list[tf.Tensor]:
-        """Return the rows that a minibatch needs, as before training: (ids, dim) for each table."""
-        found = []
-        for table, ids in zip(self.tables, wanted.ids, strict=True):
+    def initial_rows_of(self, wanted: RowRequest) -> tf.Tensor:
+        """Return the rows that a minibatch needs, as before training; float32 of shape (n,)."""
+        found = [tf.zeros([0])]
+        for number, ids in wanted.ids_by_table():
+            table = self.tables[number]
             if isinstance(table.owner, ServedKerasEmbedding):
                 found.append(tf.gather(table.owner.variable.value, ids))
             else:
                 seed = tf.constant(table.seed, tf.int64)
                 found.append(initial_rows(table.initial, tf.constant(ids), table.dim, seed))
-        return found
+        return tf.concat([tf.reshape(rows, [-1]) for rows in found], 0)
 
     # --- minibatches -----------------------------------------------------------------------
 
@@ -157,33 +176,46 @@ class EmbeddingTables:
             EdlError: they cannot be known before the model runs, or are too many.
             ValueError: an id is none of the layer's.
         """
-        numbers, unique, at = self._collect(batch, self._numbers, training=training)
-        ids = [np.empty(0, np.int64)] * len(self.tables)
-        for number, found in zip(dict.fromkeys(sorted(numbers)), unique, strict=True):
-            ids[number] = found.numpy()
-        nbytes = 0
-        for table, found in zip(self.tables, ids, strict=True):
-            if isinstance(table.owner, ServedKerasEmbedding):
-                table.owner.check(found)
-            nbytes += found.size * (8 + 4 * table.dim)
-        if nbytes > MAX_ROW_BYTES:
+        found = self._collect(batch, training=training)
+        ids, counts = found.ids.numpy(), found.counts.numpy()
+        groups = found.order.groups
+        numbers = [number for group in groups for number in group]
+        self._check_ids(ids, counts, numbers)
+        nbytes = 4 * int(counts @ self._dims[numbers])
+        if 8 * ids.size + nbytes > MAX_ROW_BYTES:
             raise EdlError(
                 ErrorCode.MODEL_CONTRACT,
-                f"one minibatch needs {nbytes / 2**20:.0f} MiB of embedding rows, "
+                f"one minibatch needs {(8 * ids.size + nbytes) / 2**20:.0f} MiB of embedding rows, "
                 f"more than the {MAX_ROW_BYTES >> 20} MiB that one exchange may have",
                 where="--minibatch-size",
                 remedy="Make minibatches smaller.",
             )
-        places = [
-            sort_positions(part.numpy(), ids[number].size) if alone else part
-            for number, part, alone in zip(numbers, at, _sole_lookups(numbers), strict=True)
+        ends = np.cumsum([len(group) for group in groups])
+        row_counts = np.array([part.sum() for part in np.split(counts, ends[:-1])], np.int32)
+        positions = [
+            sort_positions(at.numpy(), rows)
+            for at, rows in zip(found.positions, row_counts.tolist(), strict=True)
         ]
-        return RowRequest(tuple(ids), tuple(numbers), tuple(map(tf.convert_to_tensor, places)))
+        return RowRequest(
+            tuple(map(TableRows, numbers, counts.tolist())),
+            ids,
+            nbytes,
+            Lookups(found.order, LookupTensors(row_counts, found.sizes, tuple(positions))),
+        )
 
-    def specs(self, wanted: RowRequest) -> tuple[Any, Any]:
-        """Return the specifications of rows and positions for any minibatch with such lookups."""
-        rows = [tf.TensorSpec([None, table.dim], tf.float32) for table in self.tables]
-        return rows, [tf.TensorSpec([None], tf.int32) for _ in wanted.at]
+    def _check_ids(self, ids: IdArray, counts: Any, numbers: list[int]) -> None:
+        """Refuse ids that a Keras layer has no rows for. Raises: ValueError: there are some."""
+        limits = self._row_limits[numbers]
+        if (limits == _NO_LIMIT).all():
+            return
+        limit = np.repeat(limits, counts)
+        outside = ((ids < 0) | (ids >= limit)) & (limit != _NO_LIMIT)
+        if outside.any():
+            table = np.repeat(numbers, counts)[outside][0]
+            raise ValueError(
+                f"layer {self.tables[table].owner.layer.name}: id {ids[outside][0]} is not in "
+                f"[0, {self._row_limits[table]})"
+            )
 
     def check_step(self, graph: Any) -> None:
         """Check that a traced step does not read the variable of a table directly.
@@ -203,10 +235,18 @@ class EmbeddingTables:
                         remedy="Set --embedding-threshold 0: workers then exchange all of it.",
                     )
 
-    def serving(self, wanted_tables: Sequence[int], rows: Any, at: Any) -> lookup_stages.ServeRows:
-        """Return a context in which a step computes with rows."""
-        own = [rows[number] for number in wanted_tables]
-        return lookup_stages.ServeRows(own, at, _sole_lookups(wanted_tables))
+    def serve(
+        self, order: LookupOrder, rows: tf.Tensor, tensors: LookupTensors
+    ) -> lookup_stages.ServeRows:
+        """Return a context in which a step computes with rows.
+
+        Args:
+            order: of the lookups.
+            rows: float32 of shape (n,), as requested.
+            tensors: of the ``RowRequest``.
+        """
+        widths = [int(self._dims[group[0]]) for group in order.groups]
+        return lookup_stages.ServeRows(rows_of_lookups(order, widths, rows, tensors))
 
     # --- the trained model -----------------------------------------------------------------
 
@@ -230,11 +270,6 @@ class EmbeddingTables:
                     table.owner.redirect_lookups()
                 else:
                     table.owner.clear_rows()
-
-
-def _sole_lookups(tables: Sequence[int]) -> list[bool]:
-    """Return for each lookup, given as its table's number, whether its table has no other."""
-    return [tables.count(number) == 1 for number in tables]
 
 
 def _unique_paths(model: keras.Model) -> list[str]:

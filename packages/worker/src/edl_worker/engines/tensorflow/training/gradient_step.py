@@ -10,6 +10,7 @@ import tensorflow as tf
 from edl_worker.core.batch import Batch
 from edl_worker.core.step_engine import RowRequest, StepResult
 from edl_worker.engines.tensorflow.embedding.lookup_stages import in_stage
+from edl_worker.engines.tensorflow.embedding.lookups import LookupOrder
 from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables
 from edl_worker.engines.tensorflow.model import ModelFile
 from edl_worker.engines.tensorflow.traced_functions import SizeAgnosticFunction
@@ -56,7 +57,7 @@ class GradientStep:
         groups = wire.arena.model.groups
         self._trainable = [group.weights for group in groups if group.trainable]
         self._state = [group.weights for group in groups if not group.trainable]
-        self._lookups: tuple[int, ...] = ()
+        self._order: LookupOrder | None = None
         self._checks = checks
         self.unconnected: frozenset[int] = frozenset()
         self._step = SizeAgnosticFunction(self._trace_step, jit=jit)
@@ -68,40 +69,41 @@ class GradientStep:
 
     def prime(self, batch: Batch) -> None:
         """Trace the step once for all sizes of a minibatch shaped like this one."""
-        open_nests: tuple[Any, ...] = ()
+        open_nests: tuple[Any, Any] = None, None
         if self._tables is not None:
-            wanted = self._tables.find_rows(batch, training=True)
-            self._lookups = wanted.tables
-            open_nests = self._tables.specs(wanted)
+            lookups = self._tables.find_rows(batch, training=True).lookups
+            self._order = lookups.order
+            open_nests = tf.TensorSpec([None], tf.float32), lookups.tensors
         inputs = batch.features, batch.labels, batch.weights
         self._step.prime(batch.size, *inputs, open_nests=open_nests)
 
     def compute(
-        self, batch: Batch, wanted: RowRequest | None = None, rows: Sequence[Any] = ()
+        self, batch: Batch, wanted: RowRequest | None = None, rows: Any = None
     ) -> StepResult:
         """Return the gradient of a minibatch's loss at the present values; nothing else changes.
 
         Args:
             batch: the minibatch.
             wanted: the rows that it needs of the model's embedding tables, if there are any.
-            rows: these rows, an array for each table.
+            rows: their numbers, float32 of shape (n,), one row after the other.
         """
-        open_nests: tuple[Any, ...] = ()
+        open_nests: tuple[Any, Any] = None, None
         if wanted is not None:
-            self._lookups = wanted.tables
-            open_nests = [tf.convert_to_tensor(part) for part in rows], list(wanted.at)
+            self._order = wanted.lookups.order
+            open_nests = tf.convert_to_tensor(rows), wanted.lookups.tensors
         inputs = batch.features, batch.labels, batch.weights
-        whole, delta, loss, whole_rows, quantized, finite = self._step(
+        whole, delta, loss, quantized, finite = self._step(
             batch.size, *inputs, open_nests=open_nests
         )
-        gradient, row_gradients, precision = self._wire.select(whole, whole_rows, quantized)
+        found, precision = self._wire.select(whole, quantized)
+        gradient = memory(found)
         return StepResult(
-            memory(gradient),
+            gradient[: len(self._trainable)],
             memory(delta),
             float(loss),
-            memory(row_gradients),
-            precision,
-            not self._checks or bool(finite),
+            precision=precision,
+            has_finite_gradient=not self._checks or bool(finite),
+            **({} if wanted is None else {"rows": gradient[-1]}),
         )
 
     # --- traced ----------------------------------------------------------------------------
@@ -110,14 +112,13 @@ class GradientStep:
         self,
         features: Any,
         labels: Any,
-        weights: Any = None,
-        rows: Sequence[tf.Tensor] = (),
-        at: Any = (),
+        weights: Any,
+        rows: tf.Tensor | None,
+        lookups: Any,
     ) -> tuple[Any, ...]:
         trainable = [weight for group in self._trainable for weight in group]
         state = [weight for group in self._state for weight in group]
         before = {weight.name: tf.convert_to_tensor(weight.variable.value) for weight in state}
-        stage = None if self._tables is None else self._tables.serving(self._lookups, rows, at)
         graph = tf.compat.v1.get_default_graph()
         if self._file.custom_train_step is not None:
             weights = self._file.training_weights(labels, weights)
@@ -125,19 +126,24 @@ class GradientStep:
                 features, labels, weights, [w.variable for w in trainable]
             )
             modified = find_modified(graph, state)
-            row_gradients: list[tf.Tensor] = []
+            row_gradients = []
         else:
             with tf.GradientTape() as tape:
-                tape.watch(rows)
+                stage = None
+                if rows is not None:
+                    assert self._tables is not None
+                    assert self._order is not None
+                    tape.watch(rows)
+                    stage = self._tables.serve(self._order, rows, lookups)
                 with in_stage(stage):
                     loss = training_loss(self._file, features, labels, weights)
                     scaled = self._file.optimizer.scale_loss(loss)
             if self._tables is not None:
                 self._tables.check_step(graph)
             modified = find_modified(graph, state)
-            found, row_gradients = tape.gradient(
-                scaled, ([w.variable.value for w in trainable], list(rows))
-            )
+            # Of rows it is merged: the sum over all lookups of an id.
+            sources = [w.variable.value for w in trainable]
+            found, row_gradients = tape.gradient(scaled, (sources, [] if rows is None else [rows]))
         pairs = list(zip(trainable, found, strict=True))
         self.unconnected = frozenset(id(w.variable) for w, gradient in pairs if gradient is None)
         gradients = {w.name: _or_zeros(gradient, w.variable.value) for w, gradient in pairs}
@@ -159,13 +165,9 @@ class GradientStep:
                 for weight in state:
                     if weight.name in modified:
                         weight.variable.value.assign(before[weight.name])
-        # This merges the gradients of all lookups of an id.
-        merged = [
-            tf.convert_to_tensor(_or_zeros(gradient, part))
-            for gradient, part in zip(row_gradients, rows, strict=False)
-        ]
         finite = has_finite_norm(flat) if self._checks else ()
-        return flat, delta, loss, merged, self._wire.quantize(flat, merged), finite
+        flat += [_or_zeros(gradient, rows) for gradient in row_gradients]
+        return flat, delta, loss, self._wire.quantize(flat), finite
 
 
 def _or_zeros(gradient: Any, value: Any) -> Any:

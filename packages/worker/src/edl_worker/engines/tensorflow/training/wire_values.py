@@ -57,39 +57,36 @@ class WireValues:
         flats = self.arena.views(payload, precision)
         self._assign[precision]([tf.convert_to_tensor(flat) for flat in flats])
 
-    def quantize(self, gradient: Sequence[tf.Tensor], rows: Sequence[tf.Tensor]) -> Sequence[Any]:
+    def quantize(self, gradient: Sequence[tf.Tensor]) -> Sequence[Any]:
         """Return gradients in 16 bits, and whether they are finite then; empty if float32 is sent.
 
         Args:
-            gradient: of the trainable groups.
-            rows: gradients of rows, for each embedding table.
+            gradient: of the trainable groups and of rows.
         """
         if self.precision == WirePrecision.FLOAT32:
             return ()
-        quantized, fit = quantize([*gradient, *rows], self.precision)
-        return quantized[: len(gradient)], quantized[len(gradient) :], fit
+        return quantize(gradient, self.precision)
 
     def select(
-        self, gradient: Sequence[tf.Tensor], rows: Sequence[tf.Tensor], quantized: Sequence[Any]
-    ) -> tuple[Sequence[tf.Tensor], Sequence[tf.Tensor], WirePrecision]:
+        self, gradient: Sequence[tf.Tensor], quantized: Sequence[Any]
+    ) -> tuple[Sequence[tf.Tensor], WirePrecision]:
         """Return the gradients to send and their precision: float32 if 16 bits would overflow.
 
         Args:
-            gradient: of the trainable groups.
-            rows: gradients of rows, for each embedding table.
-            quantized: what ``quantize`` has made of both.
+            gradient: of the trainable groups and of rows.
+            quantized: what ``quantize`` has made of them.
         """
         if not quantized:
-            return gradient, rows, WirePrecision.FLOAT32
+            return gradient, WirePrecision.FLOAT32
         if bool(quantized[-1]):
-            return quantized[0], quantized[1], self.precision
+            return quantized[0], self.precision
         if not self._overflow_logged:
             self._overflow_logged = True
             log.warning(
                 "gradients with numbers outside the range of %s are sent as float32",
                 self.precision.name.lower(),
             )
-        return gradient, rows, WirePrecision.FLOAT32
+        return gradient, WirePrecision.FLOAT32
 
     # --- traced ----------------------------------------------------------------------------
 
