@@ -33,7 +33,7 @@ from edl_proto.v1 import parameters_pb2, task_pb2
 from edl_worker.codec.parameters import encode_table_rows
 from edl_worker.concurrency.background_call import BackgroundCall
 from edl_worker.core.exchange import TableRows
-from edl_worker.core.step_engine import RowRequest
+from edl_worker.core.row_engine import RowRequest
 from edl_worker.engines.tensorflow.embedding.row_gather import sort_positions
 from edl_worker.training.row_buffer import RowReceiveBuffer, describe_request
 

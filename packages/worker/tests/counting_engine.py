@@ -28,7 +28,8 @@ from edl_worker.core.job import JobDescription, WirePrecision
 from edl_worker.core.layout import PayloadLayout
 from edl_worker.core.model_description import ModelDescription, VariableDescription
 from edl_worker.core.replicas import Part
-from edl_worker.core.step_engine import RowRequest, StepResult
+from edl_worker.core.row_engine import RowRequest
+from edl_worker.core.step_engine import StepResult
 from edl_worker.model_file.sample import first_batch
 from elasticdl.python.common.constants import Mode
 

@@ -21,13 +21,12 @@ from edl_worker.core.layer_state import LayerState
 from edl_worker.core.layout import PayloadLayout
 from edl_worker.core.model_description import ModelDescription, VariableDescription
 from edl_worker.core.replicas import Part
+from edl_worker.core.row_engine import RowEngine, RowRequest
 from edl_worker.core.step_engine import (
     ExportForm,
     ModelSummary,
     OptimizerState,
     Profiler,
-    RowEngine,
-    RowRequest,
     StepResult,
 )
 from edl_worker.core.tasks import CallbackResult, EpochLogs

@@ -22,7 +22,7 @@ from edl_testing.fake_master import FakeMaster
 from edl_worker.codec.jobs import encode_precision
 from edl_worker.core.exchange import TableRows
 from edl_worker.core.job import WirePrecision
-from edl_worker.core.step_engine import RowRequest
+from edl_worker.core.row_engine import RowRequest
 from edl_worker.engines.tensorflow.quantization import dequantize, quantize
 from edl_worker.engines.tensorflow.training.arena import Arena
 from edl_worker.engines.tensorflow.training.gradient_step import GradientStep

@@ -12,7 +12,8 @@ from typing import Any
 from edl_worker.core.batch import Batch
 from edl_worker.core.job import JobDescription
 from edl_worker.core.model_description import ModelDescription
-from edl_worker.core.step_engine import Framework, ModelEngine, RowRequest, StepEngine
+from edl_worker.core.row_engine import RowRequest
+from edl_worker.core.step_engine import Framework, ModelEngine, StepEngine
 from edl_worker.core.tasks import Lease, RecordRange, TaskType
 from edl_worker.model_file.bad_records import Records, explain_bad_records, place_by_number
 from edl_worker.model_file.row_order import find_order, own_reader_error

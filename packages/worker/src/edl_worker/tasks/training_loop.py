@@ -12,7 +12,7 @@ from edl_worker.core.batch import Batch
 from edl_worker.core.exchange import ParameterReply, PushReply, PushRequest
 from edl_worker.core.job import TrainingSettings
 from edl_worker.core.push_pipeline import AfterPush, AwaitReply, Compute, Fetch, FinishTask, Push
-from edl_worker.core.step_engine import RowEngine, RowRequest
+from edl_worker.core.row_engine import RowEngine, RowRequest
 from edl_worker.core.tasks import Lease, OutOfOrderError, TaskLostError, TaskResult, WorkerPhase
 from edl_worker.tasks import task_errors
 from edl_worker.tasks.batch_loop import BatchLoop

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edl_worker.core.step_engine import RowEngine
+from edl_worker.core.row_engine import RowEngine
 from edl_worker.transport.parameter_client import PAGE_BYTES, ParameterClient
 
 

@@ -17,7 +17,8 @@ from edl_worker.core.exchange import (
     ScanRequest,
     TableRows,
 )
-from edl_worker.core.step_engine import IdArray, RowArray, RowRequest, StepEngine, StepResult
+from edl_worker.core.row_engine import IdArray, RowArray, RowRequest
+from edl_worker.core.step_engine import StepEngine, StepResult
 from edl_worker.core.tasks import LeaseRef
 from edl_worker.training.row_buffer import RowReceiveBuffer, describe_request
 from edl_worker.transport.parameter_client import PAGE_BYTES, ParameterClient

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from edl_proto.transport.direct_connection import FrameError
 from edl_worker.core.exchange import TableRows
 from edl_worker.core.job import WirePrecision
-from edl_worker.core.step_engine import RowArray, RowRequest
+from edl_worker.core.row_engine import RowArray, RowRequest
 
 _ALIGNMENT_BYTES = 64
 """TensorFlow copies memory that is not aligned to so many bytes."""

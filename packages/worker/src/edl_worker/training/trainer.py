@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy.typing as npt
 
 from edl_worker.core.batch import Batch
-from edl_worker.core.step_engine import RowRequest, StepEngine, StepResult
+from edl_worker.core.row_engine import RowRequest
+from edl_worker.core.step_engine import StepEngine, StepResult
 
 
 class Trainer(ABC):

@@ -13,7 +13,8 @@ import keras
 import tensorflow as tf
 
 from edl_worker.core.batch import Batch
-from edl_worker.core.step_engine import Metrics, ModelSummary, RowRequest
+from edl_worker.core.row_engine import RowRequest
+from edl_worker.core.step_engine import Metrics, ModelSummary
 from edl_worker.engines.tensorflow.embedding.lookup_stages import in_stage
 from edl_worker.engines.tensorflow.embedding.lookups import LookupOrder
 from edl_worker.engines.tensorflow.keras_steps import KerasSteps

@@ -16,7 +16,8 @@ from edl_worker.core.batch import Batch
 from edl_worker.core.job import WirePrecision
 from edl_worker.core.layer_state import LayerState
 from edl_worker.core.model_description import ModelDescription
-from edl_worker.core.step_engine import ExportForm, OptimizerState, RowRequest, StepResult
+from edl_worker.core.row_engine import RowRequest
+from edl_worker.core.step_engine import ExportForm, OptimizerState, StepResult
 from edl_worker.core.tasks import CallbackResult, EpochLogs
 from edl_worker.engines.tensorflow import weights
 from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables

@@ -19,7 +19,7 @@ from edl_worker.core import variable_names
 from edl_worker.core.batch import Batch
 from edl_worker.core.exchange import TableRows
 from edl_worker.core.model_description import TableDescription
-from edl_worker.core.step_engine import IdArray, RowArray, RowRequest, Scan
+from edl_worker.core.row_engine import IdArray, RowArray, RowRequest, Scan
 from edl_worker.engines.tensorflow.embedding import lookup_stages
 from edl_worker.engines.tensorflow.embedding.id_collector import IdCollector
 from edl_worker.engines.tensorflow.embedding.initial_rows import (

@@ -8,7 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from edl_worker.core.batch import Batch
-from edl_worker.core.step_engine import RowRequest, StepResult
+from edl_worker.core.row_engine import RowRequest
+from edl_worker.core.step_engine import StepResult
 from edl_worker.engines.tensorflow.embedding.lookup_stages import in_stage
 from edl_worker.engines.tensorflow.embedding.lookups import LookupOrder
 from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables
