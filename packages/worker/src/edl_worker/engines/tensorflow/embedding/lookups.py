@@ -40,7 +40,7 @@ class LookupOrder:
 
 
 class LookupTensors(NamedTuple):
-    """What a step needs besides rows to give each lookup its own.
+    """The tensors by which a step finds the rows of each lookup.
 
     Attributes:
         row_counts: int32, how many rows each group has.
