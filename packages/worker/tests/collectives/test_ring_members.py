@@ -104,7 +104,10 @@ def test_a_connection_of_an_earlier_generation_is_not_used(job: Job, rings: list
     with pytest.raises(GenerationEnded):
         second.meet(earlier, PARTS, iter([False] + [True] * 9).__next__)
 
-    groups = meet(rings, make_generation(first.address, second.address, number=2))
+    following = make_generation(first.address, second.address, number=2)
+    with pytest.raises(GenerationEnded):  # the second one has not come yet
+        first.meet(following, PARTS, iter([False] * 9 + [True]).__next__)
+    groups = meet(rings, make_generation(first.address, second.address, number=3))
 
     assert add_up(groups) == [0.5, 0.5]
     for group in groups:

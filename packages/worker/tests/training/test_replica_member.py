@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import pytest
@@ -13,6 +13,8 @@ from edl_proto.errors import EdlError
 from edl_worker.collectives import shared_memory
 from edl_worker.collectives.shared_memory import SharedMemory
 from edl_worker.concurrency.shared_state import SharedState
+from edl_worker.core.collectives import Collectives
+from edl_worker.core.exchange import ParameterReply
 from edl_worker.core.replicas import Generation, JoinAnswer, Report, ReportAnswer
 from edl_worker.training.replica_member import ReplicaMember
 
@@ -23,15 +25,18 @@ class Master:
     incarnation = "one"
     worker_id = 0
 
+    def __init__(self, *members: int) -> None:
+        self._members = members
+
     def join(self, after: int) -> JoinAnswer:
-        return JoinAnswer(Generation(1, (0, 1), version=0) if after == 0 else None)
+        return JoinAnswer(Generation(1, self._members, version=0) if after == 0 else None)
 
     def report(self, incarnation: str, report: Report) -> ReportAnswer:
         return ReportAnswer(counted=0)
 
 
 def test_a_worker_that_cannot_meet_the_others_makes_no_step_alone(tmp_path: Path) -> None:
-    client: Any = Master()
+    client: Any = Master(0, 1)
     parameters: Any = None
     collectives = SharedMemory(0, tmp_path)
     member = ReplicaMember(
@@ -42,3 +47,17 @@ def test_a_worker_that_cannot_meet_the_others_makes_no_step_alone(tmp_path: Path
         for _ in range(2):
             with pytest.raises(EdlError, match="a process of another user is among them"):
                 member.join()
+
+
+def test_one_that_is_alone_keeps_no_memory_for_the_next_generation() -> None:
+    collectives = mock.create_autospec(Collectives, instance=True)
+    parameters, client = mock.Mock(), Master(0)
+    parameters.pull.return_value = ParameterReply(version=1, initialized=True)
+    member = ReplicaMember(
+        LinearSteps(Line()), parameters, cast(Any, client), collectives, SharedState(), "mean"
+    )
+
+    member.join()
+    assert collectives.mock_calls == [mock.call.release()]
+    member.forget()
+    assert collectives.mock_calls == [mock.call.release()] * 2

@@ -312,9 +312,10 @@ class ReplicaGroup(Generic[Step]):
             suspicion += Counter({accused: 2, accuser: 1})
         rank = list(self._reached).index
         worst = max(suspicion, key=lambda worker: (suspicion[worker], rank(worker)))
-        pair = next(pair for pair in accusations if worst in pair)
+        accuser, accused = next(pair for pair in accusations if worst in pair)
+        peer = accused if accuser == worst else accuser
         self._accusations = ()
-        return [ExpelMember(worst, pair[pair[0] == worst]), *self.lose(worst)]
+        return [ExpelMember(worst, peer), *self.lose(worst)]
 
     def _save_last(self, worker: WorkerId, version: Version) -> list[GroupEffect[Step]]:
         """Ask a member that has stopped for its values."""

@@ -20,7 +20,11 @@ from edl_master.core.replica_events import (
 from edl_master.metrics.instruments import Metrics
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.servicers.checks import bounded_wait, check_fingerprint, check_incarnation
+from edl_proto.printable import clip, one_line
 from edl_proto.v1 import replicas_pb2, replicas_pb2_grpc
+
+_MAX_CAUSE = 300
+"""The characters that a worker may say about a peer that it cannot reach."""
 
 
 class ReplicasServicer(replicas_pb2_grpc.ReplicasServicer):
@@ -81,7 +85,7 @@ class ReplicasServicer(replicas_pb2_grpc.ReplicasServicer):
                 tuple(_step_from(step) for step in request.steps),
                 request.stopped,
                 WorkerId(request.unreachable) if request.HasField("unreachable") else None,
-                request.cause,
+                clip(one_line(request.cause), _MAX_CAUSE),
             )
         )
         if not isinstance(answer, StepsCounted):  # the job is over

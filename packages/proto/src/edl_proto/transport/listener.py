@@ -18,13 +18,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from edl_proto.errors import EdlError
-from edl_proto.file_limit import FileLimit
 from edl_proto.identity import rules
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.names import Identity
+from edl_proto.transport.acceptor import accept_connections
 from edl_proto.transport.direct_connection import (
     ANSWER,
     ERROR,
@@ -125,8 +126,12 @@ class Listener:
         if self._local is not None:
             self._endpoints[self._local] = OpenConnections()
         for endpoint, connections in self._endpoints.items():
+            serve = partial(self._serve, endpoint, connections)
             threading.Thread(
-                target=self._accept, args=(endpoint, connections), name="direct", daemon=True
+                target=accept_connections,
+                args=(endpoint, connections, "direct connections", serve),
+                name="direct",
+                daemon=True,
             ).start()
 
     def offer(self, caller: Callable[[], Identity]) -> pb.OpenReply:
@@ -143,38 +148,6 @@ class Listener:
         for endpoint, connections in self._endpoints.items():
             connections.close()
             endpoint.close()
-
-    def _accept(self, endpoint: Endpoint, connections: OpenConnections) -> None:
-        limit = FileLimit("direct connections")
-        while not connections.is_closed:
-            try:
-                accepted, _ = endpoint.listening.accept()
-            except OSError as error:
-                if limit.is_reason(error):
-                    connections.make_room()
-                time.sleep(0.05)  # until there is room; or the caller has left
-                continue
-            try:
-                connection = endpoint.wrap(accepted)
-            except OSError as error:
-                log.debug("a direct connection is refused: %s", error)
-                accepted.close()
-                continue
-            if not connections.add(connection):
-                connection.close()
-                continue
-            thread = threading.Thread(
-                target=self._serve,
-                args=(endpoint, connections, connection),
-                name="direct-call",
-                daemon=True,
-            )
-            try:
-                thread.start()
-            except RuntimeError as error:
-                log.warning("a direct connection is refused: %s", error)
-                connections.remove(connection)
-                connection.close()
 
     def _serve(
         self, endpoint: Endpoint, connections: OpenConnections, connection: socket.socket

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from edl_proto import fields
 from edl_proto.v1 import parameters_pb2, replicas_pb2
 from edl_worker.codec.tasks import decode_ref, encode_ref
@@ -22,9 +20,25 @@ from edl_worker.core.replicas import (
 _STOPS, _GOES_ON = b"\x01", b"\x00"
 
 
-def encode_join(identity: WorkerIdentity, **facts: Any) -> replicas_pb2.JoinRequest:
-    """Return the request for the next generation; the facts are its other fields."""
-    return fields.encode(replicas_pb2.JoinRequest, identity, **facts)
+def encode_join(
+    identity: WorkerIdentity,
+    *,
+    incarnation: str,
+    layout_fingerprint: str,
+    after: int,
+    wait_s: float,
+    address: str,
+) -> replicas_pb2.JoinRequest:
+    """Return the request for the next generation after a number."""
+    return fields.encode(
+        replicas_pb2.JoinRequest,
+        identity,
+        incarnation=incarnation,
+        layout_fingerprint=layout_fingerprint,
+        after=after,
+        wait_s=wait_s,
+        address=address,
+    )
 
 
 def decode_join(reply: replicas_pb2.JoinReply, incarnation: str) -> JoinAnswer:

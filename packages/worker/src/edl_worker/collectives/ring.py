@@ -19,9 +19,8 @@ import queue
 import select
 import socket
 import ssl
-import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,18 +28,17 @@ import numpy as np
 import numpy.typing as npt
 
 from edl_proto.transport.sockets import shut_down
-from edl_worker.core.collectives import NOTE_BYTES, GenerationEnded
+from edl_worker.collectives.messages import MESSAGE_BYTES, pack_message, unpack_message
+from edl_worker.core.collectives import GenerationEnded
 from edl_worker.core.replicas import Part
 
 log = logging.getLogger(__name__)
 
 PIECE_BYTES = 2**18
-"""That are passed on at once: small enough to keep all members busy, large enough for Python."""
+"""The size of a piece: small enough to keep all members busy, large enough for Python."""
 
 _POLL_S = 0.05  # how often a wait looks whether it is still wanted
 _CLOSE_S = 0.5  # that the end of a ring may take
-_HEADER = struct.Struct("<dI")  # of a note: the weight, and the length of what follows
-_MESSAGE_BYTES = _HEADER.size + NOTE_BYTES
 
 
 class RingGroup:
@@ -75,7 +73,7 @@ class RingGroup:
         pieces = [piece.mine.nbytes for chunk in self._chunks for piece in chunk]
         self._received = np.empty(max(pieces, default=0), np.uint8)
 
-    def _split_chunk(self, number: int) -> Any:
+    def _split_chunk(self, number: int) -> Iterator[_Piece]:
         """Yield the pieces of a chunk."""
         for part, total in zip(self._parts, self._sum, strict=True):
             begin, end = (total.size * rank // self.size for rank in (number, number + 1))
@@ -98,13 +96,12 @@ class RingGroup:
 
         See ``CollectiveGroup.all_reduce``.
         """
-        if len(note) > NOTE_BYTES:
-            raise ValueError(f"a note of {len(note)} bytes")
+        message = pack_message(weight, note)
         self._wait_until_sent()
         self._take(values, weight)
         messages = [b""] * self.size
-        messages[self.rank] = (_HEADER.pack(weight, len(note)) + note).ljust(_MESSAGE_BYTES, b"\0")
-        self._send_chunk(messages[self.rank], self.rank)
+        messages[self.rank] = message
+        self._send_chunk(message, self.rank)
         for step in range(1, self.size):
             self._add_chunk(messages, (self.rank - step) % self.size, is_last=step == self.size - 1)
         for step in range(self.size - 1):
@@ -112,7 +109,7 @@ class RingGroup:
                 self._receive(piece.bytes)
                 if step < self.size - 2:
                     self._sender.put(piece.bytes)
-        return self._sum, [_read_note(message) for message in messages]
+        return self._sum, [unpack_message(each)[1] for each in messages]
 
     def broadcast(self, content: memoryview) -> None:
         """Copy bytes of the member of rank 0 to all others; see ``CollectiveGroup.broadcast``."""
@@ -155,12 +152,12 @@ class RingGroup:
             number: of the chunk.
             is_last: no other member adds to it, so the sum becomes a mean.
         """
-        message = bytearray(_MESSAGE_BYTES)
+        message = bytearray(MESSAGE_BYTES)
         self._receive(memoryview(message))
         messages[number] = bytes(message)
         weights = 0.0
         if is_last:
-            weights = sum(_HEADER.unpack_from(each)[0] for each in messages)
+            weights = sum(unpack_message(each)[0] for each in messages)
         else:
             self._sender.put(memoryview(messages[number]))
         for piece in self._chunks[number]:
@@ -235,7 +232,7 @@ class _Sender:
         self._queue.put(piece)
 
     def wait(self, within_s: float) -> bool:
-        """Return whether everything is sent, or could not be; wait a little for it."""
+        """Wait a little until everything is sent; return whether it is."""
         with self._changed:
             self._changed.wait_for(lambda: not self._open or self.failed, within_s)
             return not self._open and not self.failed
@@ -261,8 +258,3 @@ class _Sender:
                     self._open -= 1
                     if not self._open:
                         self._changed.notify_all()
-
-
-def _read_note(message: bytes) -> bytes:
-    _, length = _HEADER.unpack_from(message)
-    return message[_HEADER.size : _HEADER.size + length]

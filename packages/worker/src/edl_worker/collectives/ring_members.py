@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
+from edl_proto.transport.acceptor import accept_connections
 from edl_proto.transport.endpoints import TcpEndpoint, connect_tcp
 from edl_proto.transport.open_connections import OpenConnections
 from edl_proto.transport.sockets import receive
@@ -75,7 +76,12 @@ class Ring:
         self._connections = OpenConnections()
         self._changed = threading.Condition()
         self._arrived: dict[_Greeting, socket.socket] = {}
-        threading.Thread(target=self._accept, name="ring-accept", daemon=True).start()
+        threading.Thread(
+            target=accept_connections,
+            args=(self._endpoint, self._connections, "connections of a ring", self._welcome),
+            name="ring-accept",
+            daemon=True,
+        ).start()
 
     @property
     def address(self) -> str:
@@ -111,6 +117,9 @@ class Ring:
             following.close()
             raise
         return RingGroup(previous, following, rank, len(members), parts, is_over)
+
+    def release(self) -> None:
+        """Do nothing: a ring keeps nothing for the next generation."""
 
     # --- the next member -------------------------------------------------------------------
 
@@ -155,22 +164,6 @@ class Ring:
                 is_same = greeting.incarnation == generation.incarnation
                 if is_same and greeting.generation < generation.number:
                     self._arrived.pop(greeting).close()
-
-    def _accept(self) -> None:
-        while not self._connections.is_closed:
-            try:
-                accepted, _ = self._endpoint.listening.accept()
-                connection = self._endpoint.wrap(accepted)
-            except OSError as error:
-                log.debug("a peer is not accepted: %s", error)
-                time.sleep(_POLL_S)
-                continue
-            if not self._connections.add(connection):
-                connection.close()
-                continue
-            threading.Thread(
-                target=self._welcome, args=(connection,), name="ring-greet", daemon=True
-            ).start()
 
     def _welcome(self, connection: socket.socket) -> None:
         """Have a caller prove who it is and greet, and keep its connection."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,14 +23,13 @@ import numpy as np
 import numpy.typing as npt
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.collectives.messages import MESSAGE_BYTES, pack_message, unpack_message
 from edl_worker.collectives.peers import PeerSignals
-from edl_worker.core.collectives import NOTE_BYTES, CollectiveGroup
+from edl_worker.core.collectives import CollectiveGroup
 from edl_worker.core.replicas import Generation, Part
 
 _WINDOW_BYTES = 2**20  # that a broadcast copies at once, at least
 _PATIENCE_S = 1.0  # how long a sum may take to be complete if the generation is over
-_HEADER = struct.Struct("<dI")  # of a note: the weight, and the length of what follows
-_MESSAGE_BYTES = 512  # of a note with its header
 _LINE = 64  # bytes; parts begin at multiples of it, so that no two processors share one
 
 
@@ -87,7 +85,7 @@ class SharedMemory:
         kept = None
         if self._kept is not None and self._kept[0] == members == set(generation.sources):
             kept = self._kept[1]
-        self._kept = None
+        self.release()
         folder = self._folder / f"{generation.incarnation}-{generation.number}"
         rank = generation.members.index(self._worker)
         try:
@@ -98,11 +96,16 @@ class SharedMemory:
                 f"worker {self._worker} cannot exchange gradients with the others of this "
                 f"machine: {error}",
                 where=str(folder),
-                remedy="Workers of a job that trains with --strategy allreduce need memory for all "
-                "gradients of the model and a folder of the job that they can write.",
+                remedy="Workers that train by all-reduce need memory for all gradients of the "
+                "model and a folder of the job that they can write; with --strategy "
+                "parameter-server they need neither.",
             ) from error
         self._kept = members, group.memory
         return group
+
+    def release(self) -> None:
+        """Give the memory of the last generation back; see ``Collectives.release``."""
+        self._kept = None
 
 
 class SharedMemoryGroup:
@@ -137,14 +140,14 @@ class SharedMemoryGroup:
         try:
             each = sum(map(_nbytes, parts))
             self.memory = self._share(
-                size * (_MESSAGE_BYTES + each) + max(each, _WINDOW_BYTES), kept
+                size * (MESSAGE_BYTES + each) + max(each, _WINDOW_BYTES), kept
             )
             self._peers.begin()
         except BaseException:
             self._peers.close()
             raise
-        memory, at = self.memory.content, size * _MESSAGE_BYTES
-        self._notes = np.split(memory[:at], size)
+        memory, at = self.memory.content, size * MESSAGE_BYTES
+        self._messages = np.split(memory[:at], size)
         self._added = [_split(memory[at + r * each :], parts) for r in range(size)]
         self._window = memory[at + size * each :]
         self._sum = _split(self._window, parts)
@@ -170,13 +173,15 @@ class SharedMemoryGroup:
 
         See ``CollectiveGroup.all_reduce``.
         """
+        message = pack_message(weight, note)
         if weight:
             for part, given, mine in zip(self._parts, values, self._added[self.rank], strict=True):
                 factor = mine.dtype.type(weight if part.is_mean else 1)
                 np.multiply(given, factor, out=mine)
-        self._write_note(weight, note)
+        self._messages[self.rank][:] = np.frombuffer(message, np.uint8)
         self._meet()
-        weights, notes = zip(*map(self._read_note, range(self.size)), strict=True)
+        messages = (unpack_message(each.tobytes()) for each in self._messages)
+        weights, notes = zip(*messages, strict=True)
         self._add_up(weights)
         # The others have all that they need: so this comes soon, unless one of them dies.
         self._meet(patience_s=_PATIENCE_S)
@@ -216,17 +221,6 @@ class SharedMemoryGroup:
         """Wait until all members have come so far."""
         self._peers.send()
         self._peers.wait(patience_s)
-
-    def _write_note(self, weight: float, note: bytes) -> None:
-        content = _HEADER.pack(weight, len(note)) + note
-        if len(note) > NOTE_BYTES:
-            raise ValueError(f"a note of {len(note)} bytes")
-        self._notes[self.rank][: len(content)] = np.frombuffer(content, np.uint8)
-
-    def _read_note(self, rank: int) -> tuple[float, bytes]:
-        content = self._notes[rank].tobytes()
-        weight, length = _HEADER.unpack_from(content)
-        return weight, content[_HEADER.size : _HEADER.size + length]
 
     def close(self) -> None:
         """Leave: the peers notice."""

@@ -100,3 +100,6 @@ class Collectives(Protocol):
             EdlError: this worker cannot exchange numbers with others.
         """
         ...
+
+    def release(self) -> None:
+        """Give back what is kept for the next generation of the same members."""

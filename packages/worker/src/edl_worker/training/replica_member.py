@@ -161,6 +161,7 @@ class ReplicaMember:
     def forget(self) -> None:
         """Treat the values as no version of the present master."""
         self._close_group()
+        self._collectives.release()
         with self._reporter.lock:
             self._progress.forget()
         self._computed = self._aside = self._shown = self._failure = self._stepped = None
@@ -213,6 +214,8 @@ class ReplicaMember:
         )
         if len(members) > 1:
             self._group = self._collectives.meet(generation, self._parts, self._is_over)
+        else:
+            self._collectives.release()
 
     def _fetch_values(self, generation: Generation) -> None:
         """Make the values those of the generation's version."""
