@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
@@ -125,46 +127,112 @@ def test_submitters_may_submit_and_follow_jobs_in_their_namespace_alone(deployed
         assert find_allowed(deployed, SUBMITTER, elsewhere, namespace) == []
 
 
-def test_two_teams_by_the_overlay_of_the_documentation_are_kept_apart(
-    deployed: Cluster, tmp_path: Path
-) -> None:
-    shutil.copytree(DEPLOYMENT, tmp_path / "deploy" / "kubernetes")
+TEAMS = ("team-a", "team-b")
+
+
+class User:
+    """A member of a team, with a certificate of the cluster's authority and edl's commands."""
+
+    def __init__(self, cluster: Cluster, team: str, folder: Path) -> None:
+        self.kubeconfig = folder / f"{team}.kubeconfig"
+        self._kubectl = str(cluster.binaries / "kubectl")
+        self._folder = folder
+        cluster.add_user(f"member-of-{team}", f"{team}-submitters", self.kubeconfig)
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        environ = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self._folder)}
+        return subprocess.run(
+            command, env=environ, cwd=self._folder, check=False, capture_output=True, text=True
+        )
+
+    def edl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.run(str(Path(sys.executable).parent / "edl"), *arguments)
+
+    def train(self, namespace: str, name: str) -> subprocess.CompletedProcess[str]:
+        """Submit a job that waits for its release."""
+        return self.edl(
+            *("train", "--platform", "kubernetes", "--namespace", namespace, "--name", name),
+            *("--image", f"registry.example.com/zoo@sha256:{64 * '0'}", "--suspend", "--detach"),
+            *("--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
+            *("--data", "s3://bucket/x", "--output", "s3://bucket/out"),
+        )
+
+    def may(self, verb: str, what: str, namespace: str) -> bool:
+        asked = ("auth", "can-i", verb, what, f"--namespace={namespace}")
+        return self.run(self._kubectl, *asked).stdout.split()[-1:] == ["yes"]
+
+    def kubectl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.run(self._kubectl, *arguments)
+
+
+@pytest.fixture(scope="module")
+def users(
+    deployed: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[str, User]]:
+    """Members of two teams, whose namespaces are those of the documentation's overlay."""
+    folder = tmp_path_factory.mktemp("teams")
+    shutil.copytree(DEPLOYMENT, folder / "deploy" / "kubernetes")
     overlay = re.search(r"```yaml\n(# team-a/.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
     assert overlay
-    teams = ("team-a", "team-b")
-    for team in teams:
-        (tmp_path / team).mkdir()
+    for team in TEAMS:
+        (folder / team).mkdir()
         content = overlay[1].replace("team-a", team)
-        (tmp_path / team / "kustomization.yaml").write_text(content)
-        deployed.kubectl("apply", "--kustomize", str(tmp_path / team))
+        (folder / team / "kustomization.yaml").write_text(content)
+        deployed.kubectl("apply", "--kustomize", str(folder / team))
+    yield {team: User(deployed, team, folder) for team in TEAMS}
+    for team in TEAMS:
+        deployed.kubectl("delete", "--kustomize", str(folder / team), "--wait=false")
 
-    def may(group: str, namespace: str, verb: str = "create", what: str = "jobs") -> bool:
-        user = ("--as=someone", f"--as-group={group}", "--as-group=system:authenticated")
-        try:
-            said = deployed.kubectl("auth", "can-i", verb, what, f"--namespace={namespace}", *user)
-        except subprocess.CalledProcessError as refused:
-            said = refused.stdout
-        return said.split()[-1] == "yes"
 
-    try:
-        namespaces = (*teams, "edl-jobs")
-        groups = {"edl-submitters": "edl-jobs"} | {f"{team}-submitters": team for team in teams}
-        for group, own in groups.items():
-            assert [each for each in namespaces if may(group, each)] == [own]
-            assert may(group, own, "get", "priorityclasses")
-        accounts = [f"system:serviceaccount:{team}:{SUBMITTER}" for team in teams]
-        found = deployed.kubectl("get", "clusterrolebinding", "--output=json")
-        readers = {
-            f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
-            for item in json.loads(found)["items"]
-            if item["roleRef"]["name"] == "edl-priority-reader"
-            for subject in item["subjects"]
-            if subject["kind"] == "ServiceAccount"
-        }
-        assert readers == {*accounts, f"system:serviceaccount:edl-jobs:{SUBMITTER}"}
-    finally:
-        for team in teams:
-            deployed.kubectl("delete", "--kustomize", str(tmp_path / team), "--wait=false")
+def test_members_of_two_teams_submit_and_stop_in_their_own_namespace_alone(
+    users: Mapping[str, User],
+) -> None:
+    for team, user in users.items():
+        done = user.train(team, f"job-of-{team}")
+        assert done.returncode == 0, done.stderr
+        in_namespace = ("-n", team, "--platform", "kubernetes")
+        assert user.edl("list", "-o", "name", *in_namespace).stdout.split() == [f"job-of-{team}"]
+        shown = user.edl("status", f"job-of-{team}", *in_namespace)
+        assert "its Job is suspended" in shown.stdout, shown
+    for team, user in users.items():
+        (other,) = set(TEAMS) - {team}
+        job, elsewhere = f"job-of-{other}", ("-n", other, "--platform", "kubernetes")
+        for refused in (
+            user.train(other, "intruder"),
+            user.edl("list", *elsewhere),
+            user.edl("status", job, *elsewhere),
+            user.edl("logs", job, *elsewhere),
+            user.edl("scale", job, "--workers", "2", *elsewhere),
+            user.edl("stop", job, *elsewhere),
+            user.edl("delete", job, "--stop", "--yes", *elsewhere),
+        ):
+            assert (refused.returncode, "forbidden" in refused.stderr) == (10, True), refused
+        for asked in (f"secret/edl-{job}", "secrets", "pods", "jobs"):
+            refused = user.kubectl("get", asked, f"--namespace={other}")
+            assert (refused.returncode, "Forbidden" in refused.stderr) == (1, True), refused
+    for team, user in users.items():
+        job, in_namespace = f"job-of-{team}", ("-n", team, "--platform", "kubernetes")
+        assert user.edl("list", "-o", "name", *in_namespace).stdout.split() == [job], "it is intact"
+        assert user.edl("stop", job, "--now", *in_namespace).returncode == 0
+        assert user.edl("delete", job, "--stop", "--yes", *in_namespace).returncode == 0
+
+
+def test_the_overlay_binds_its_own_group_and_accounts_alone(
+    deployed: Cluster, users: Mapping[str, User]
+) -> None:
+    namespaces = (*TEAMS, "edl-jobs")
+    for team, user in users.items():
+        assert [each for each in namespaces if user.may("create", "jobs", each)] == [team]
+        assert user.may("get", "priorityclasses", team)
+    found = deployed.kubectl("get", "clusterrolebinding", "--output=json")
+    readers = {
+        f"{subject.get('namespace', '')}:{subject['name']}"
+        for item in json.loads(found)["items"]
+        if item["roleRef"]["name"] == "edl-priority-reader"
+        for subject in item["subjects"]
+    }
+    accounts = {f"{each}:{SUBMITTER}" for each in namespaces}
+    assert readers == accounts | {":edl-submitters", *(f":{team}-submitters" for team in TEAMS)}
 
 
 def test_the_documentation_lists_each_field_of_a_kubeconfig() -> None:

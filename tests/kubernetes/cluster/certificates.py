@@ -27,13 +27,21 @@ USERS = {
 
 
 class Authority:
-    """Signs certificates into a folder: NAME.crt and NAME.key, in PEM, and ca.crt."""
+    """Signs certificates into a folder: NAME.crt and NAME.key, in PEM, and ca.crt.
+
+    Another one of the same folder has the same key.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(None, "edl-test-cluster")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if (kept := folder / "ca.key").exists():
+            key = serialization.load_pem_private_key(kept.read_bytes(), None)
+            assert isinstance(key, ec.EllipticCurvePrivateKey)
+            self._key = key
+            return
+        self._key = ec.generate_private_key(ec.SECP256R1())
         certificate = (
             self._builder(self._name, self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)

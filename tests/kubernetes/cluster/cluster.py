@@ -81,6 +81,14 @@ class Cluster:
         )
         return done.stdout
 
+    def add_user(self, name: str, group: str, file: Path) -> None:
+        """Write the kubeconfig of a user of this machine, whom a certificate identifies."""
+        authority = Authority(self.layout.certificates)
+        authority.sign_user(name, group, name)
+        (cluster,) = yaml.safe_load(self.layout.kubeconfig.read_text())["clusters"]
+        file.touch(mode=0o600)
+        file.write_text(authority.kubeconfig(name, cluster["cluster"]["server"]))
+
     def import_image(self, archive: Path) -> None:
         for sandbox in self.sandboxes.values():
             node.import_image(sandbox, archive)
