@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 import shutil
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import s3fs
-from cluster import jobs_namespace
+from cluster import jobs_namespace, kueue
 from cluster.cluster import Cluster
+from cluster.images import BUSYBOX_IMAGE
 from cluster.jobs_namespace import NAMESPACE, Submitter
+from held_jobs import HeldZoo, edl, eventually, pods
 from moto.server import ThreadedMotoServer
 from safetensors.numpy import load_file
 
@@ -27,7 +26,6 @@ import recordio.example
 from edl_kubernetes.cluster import objects
 from tests import image_packages
 
-EDL = str(Path(sys.executable).parent / "edl")
 ROOT = Path(__file__).parents[2]
 RECORDS = 803
 EPOCHS = 8
@@ -46,49 +44,6 @@ def submitter(cluster: Cluster, files: Path) -> Submitter:
     return jobs_namespace.prepare(cluster, files)
 
 
-def edl(submitter: Submitter, *arguments: str) -> str:
-    done = subprocess.run(
-        [EDL, *arguments],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "NO_COLOR": "1", **submitter.environ},
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-class HeldZoo:
-    """The counting model, which takes its time until ``release``.
-
-    Pods see it in the place of the zoo of their image.
-    """
-
-    def __init__(self, cluster: Cluster, files: Path) -> None:
-        self.folder, self._held = files / "zoo", files / "held"
-        self.folder.mkdir()
-        shutil.copy(ROOT / "model_zoo" / "counting.py", self.folder)
-        source = (ROOT / "tests" / "zoo" / "held.py").read_text()
-        waits = source.replace('os.environ["EDL_TEST_HELD"]', repr(str(self._held)))
-        assert waits != source
-        (self.folder / "held.py").write_text(waits)
-        of_zoo = ("configmap", "held-zoo", f"--from-file={self.folder}")
-        cluster.kubectl("create", *of_zoo, f"--namespace={NAMESPACE}")
-        self.arguments = (
-            *("--model-zoo", str(self.folder), "--model-def", "counting"),
-            *("--dataset-fn", "held.dataset_fn"),
-        )
-        self.volume = "configmap/held-zoo:/model_zoo"
-
-    def hold(self) -> None:
-        self._held.touch()
-
-    def release(self) -> None:
-        self._held.unlink(missing_ok=True)
-
-
 @pytest.fixture(scope="module")
 def zoo(cluster: Cluster, submitter: Submitter, files: Path) -> HeldZoo:
     return HeldZoo(cluster, files)
@@ -101,24 +56,6 @@ def numbers(files: Path) -> Path:
         for number in range(RECORDS):
             writer.write(recordio.example.encode({"number": np.array([number])}))
     return data
-
-
-def pods(cluster: Cluster, role: str, job: str = "counting") -> list[dict[str, Any]]:
-    """The pods of a role that run and are not leaving."""
-    selector = f"--selector={objects.LABEL_JOB}={job},{objects.LABEL_ROLE}={role}"
-    found = cluster.kubectl("get", "pods", f"--namespace={NAMESPACE}", selector, "--output=json")
-    return [
-        item
-        for item in json.loads(found)["items"]
-        if item["status"].get("phase") == "Running" and "deletionTimestamp" not in item["metadata"]
-    ]
-
-
-def eventually(met: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 900
-    while not met():
-        assert time.monotonic() < deadline, what
-        time.sleep(1.0)  # most ask by a command, which computes for half a second
 
 
 def intrude(cluster: Cluster, files: Path, image: str, targets: list[str]) -> dict[str, Any]:
@@ -336,3 +273,105 @@ def test_pods_that_train_in_step_are_lost_and_added(
     (weights,) = load_file(output / "parameters.safetensors").values()
     assert np.all(weights == EPOCHS)
     edl(submitter, "delete", "replicated", "--yes")
+
+
+URGENT = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {
+        "name": "urgent",
+        "namespace": "team-b",
+        "labels": {"kueue.x-k8s.io/queue-name": "training"},
+    },
+    "spec": {
+        "parallelism": 2,
+        "completions": 2,
+        "template": {
+            "spec": {
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": BUSYBOX_IMAGE,
+                        "command": ["sleep", "1000"],
+                        "resources": {"requests": {"cpu": "100m", "memory": "16Mi"}},
+                    }
+                ],
+            }
+        },
+    },
+}
+
+
+def count_created_pods(cluster: Cluster) -> int:
+    """Return how many pods the API server has created since its start."""
+    metrics = cluster.kubectl("get", "--raw=/metrics")
+    created = re.compile(r'apiserver_request_total\{(?=.*resource="pods")(?=.*subresource="")')
+    return sum(
+        int(float(line.rpartition(" ")[2]))
+        for line in metrics.splitlines()
+        if created.match(line) and 'verb="POST"' in line and 'code="201"' in line
+    )
+
+
+def test_kueue_holds_a_job_and_takes_places_from_another_one(
+    cluster: Cluster, submitter: Submitter, files: Path, zoo: HeldZoo, numbers: Path
+) -> None:
+    """The quota of two teams is two pods each; the first job borrows the other team's."""
+    documentation = (ROOT / "docs" / "kubernetes.md").read_text()
+    queue = re.search(r"```yaml\n(# queue.yaml.*?)```", documentation, re.DOTALL)
+    assert queue
+    small = queue[1].replace("nominalQuota: 40", "nominalQuota: 200m")
+    assert small != queue[1]
+    queued = ("--labels", "kueue.x-k8s.io/queue-name=training", *submitter.arguments)
+    weights = {}
+
+    def train(name: str, workers: int) -> None:
+        edl(
+            submitter,
+            *("train", "--name", name, *queued, "--volumes", zoo.volume, *zoo.arguments),
+            *("--num-workers", str(workers), "--params", f"size={RECORDS}"),
+            *("--data", str(numbers), "--minibatch-size", "16", "--num-epochs", str(EPOCHS)),
+            *("--output", str(files / "models" / name), "--detach"),
+        )
+
+    def status(name: str) -> str:
+        return edl(submitter, "status", name)
+
+    def trained() -> int:
+        found: int = json.loads(edl(submitter, "status", "first", "-o", "json"))["records_trained"]
+        return found
+
+    zoo.hold()
+    cluster.kubectl("create", "namespace", "team-b")
+    with kueue.installed(cluster):
+        for team in (NAMESPACE, "team-b"):
+            cluster.kubectl("apply", "-f-", stdin=small.replace("team-a", team))
+        train("first", 3)
+        eventually(lambda: len(pods(cluster, objects.WORKER, "first")) == 3, "three are admitted")
+        train("second", 1)
+        eventually(lambda: "until a queue" in status("second"), "the second job is held")
+
+        before = count_created_pods(cluster)
+        cluster.kubectl("create", "-f-", stdin=json.dumps(URGENT))
+        ready = ("--for=jsonpath={.status.ready}=2", "job/urgent", "--timeout=600s")
+        cluster.kubectl("wait", "--namespace=team-b", *ready)
+        eventually(lambda: len(pods(cluster, objects.WORKER, "first")) == 1, "it shrinks")
+        so_far = trained()
+        eventually(lambda: trained() > so_far, "training goes on")
+        eventually(lambda: "queue has not admitted it" in status("first"), "two wait")
+        assert "its queue gave its place to others" in edl(submitter, "events", "first")
+        assert "until a queue" in status("second"), "it is held still"
+        # The two that are urgent, and one for each worker that is gone: none is tried again.
+        assert count_created_pods(cluster) == before + 4
+
+        zoo.release()
+        for name in ("first", "second"):
+            edl(submitter, "wait", name)
+            model = files / "models" / name / "parameters.safetensors"
+            (weights[name],) = load_file(model).values()
+            edl(submitter, "delete", name, "--yes")
+        cluster.kubectl("delete", "namespace", "team-b")
+        cluster.kubectl("delete", "localqueue,clusterqueue,resourceflavor", "--all", "-A")
+    assert all(np.all(each == EPOCHS) for each in weights.values())

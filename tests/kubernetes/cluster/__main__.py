@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests import job_image
 
-from . import binaries, requirements
+from . import binaries, kueue, requirements
 from .cluster import Cluster
 
 ROOT = Path(__file__).parents[3] / "build" / "cluster"
@@ -51,6 +51,7 @@ def main() -> int:
         return 1
     if chosen.action == "build":
         print(binaries.build())
+        print(kueue.build())
         print(job_image.make().name)
         return 0
     if chosen.action == "up":

@@ -87,6 +87,10 @@ def disruption(reason: str) -> tuple[str, str, str]:
             pod({"running": {}}, "Failed", disruption("DeletionByPodGC")),
             PodEnd(Cause.NODE_GONE, None, 9),
         ),
+        (
+            pod(termination(0, "Completed"), "Succeeded", ("TerminationTarget", "True", "Any")),
+            PodEnd(Cause.QUEUE_EVICTED, 0, None),
+        ),
         # Without the condition, the pod itself exceeded a limit: its user's fault.
         (
             pod(termination(137), "Failed", reason="Evicted"),
@@ -156,6 +160,13 @@ def test_what_keeps_a_pod_from_running_is_named() -> None:
     problem = start_problem(unschedulable, MAIN)
     assert problem is not None
     assert (problem.is_final, problem.is_retried) == (False, False)
+    gated = pod(None, "Pending", ("PodScheduled", "False", "SchedulingGated"))
+    gated["spec"] = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
+    problem = start_problem(gated, MAIN)
+    assert problem is not None
+    assert problem.reason == "Queued"
+    gated["spec"] = {}
+    assert start_problem(gated, MAIN) is None, "it was admitted just now"
 
 
 def test_a_node_that_cannot_mount_a_volume_is_known_from_a_condition() -> None:

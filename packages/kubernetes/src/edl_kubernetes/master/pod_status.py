@@ -26,6 +26,7 @@ class Cause(StrEnum):
     STORAGE_LIMIT = "the kubelet evicted it: it exceeded its own storage limit"
     DEADLINE = "its deadline passed"
     PREEMPTED = "a pod of higher priority took its place"
+    QUEUE_EVICTED = "its queue gave its place to others"
     EVICTED = "it was evicted through the API, as when a node is drained"
     TAINTED = "its node was tainted, as one that is lost"
     NODE_LOST = "its node is lost: it did not end within its grace period"
@@ -40,7 +41,7 @@ class Cause(StrEnum):
 DISRUPTIONS = frozenset(
     (
         *(Cause.PREEMPTED, Cause.EVICTED, Cause.TAINTED, Cause.NODE_GONE, Cause.KUBELET_EVICTED),
-        *(Cause.REJECTED, Cause.DELETED, Cause.LOST, Cause.NODE_LOST),
+        *(Cause.REJECTED, Cause.DELETED, Cause.LOST, Cause.NODE_LOST, Cause.QUEUE_EVICTED),
     )
 )
 """Causes outside the job; they count as preemptions, not as failures."""
@@ -53,6 +54,11 @@ _BY_CONDITION = {
     "DeletionByPodGC": Cause.NODE_GONE,
     "TerminationByKubelet": Cause.KUBELET_EVICTED,
 }
+_EVICTED_BY_KUEUE = "TerminationTarget"
+"""The condition that Kueue sets before it deletes a pod."""
+
+_KUEUE_GATE = "kueue.x-k8s.io/admission"
+
 _FATAL_WAITS = frozenset(
     ("InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RunContainerError")
 )
@@ -135,6 +141,12 @@ def start_problem(pod: Pod, container: str) -> StartProblem | None:
             return StartProblem(reason, waiting.get("message", ""), is_final, not is_final)
     scheduled = _condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
+        gates = [gate["name"] for gate in pod.get("spec", {}).get("schedulingGates") or ()]
+        if _KUEUE_GATE in gates:
+            detail = "its queue has not admitted it yet; kubectl get workloads shows why"
+            return StartProblem("Queued", detail)
+        if scheduled.get("reason") == "SchedulingGated" and not gates:
+            return None  # the scheduler has not looked at it since the gate went away
         return StartProblem(scheduled.get("reason", ""), scheduled.get("message", ""))
     if _condition(pod, "PodReadyToStartContainers").get("status") == "False":
         # Kubernetes gives the reason in events alone, which masters may not read.
@@ -206,6 +218,8 @@ def _end_without_container(pod: Pod) -> PodEnd:
 
 
 def _disruption(pod: Pod) -> Cause | None:
+    if _condition(pod, _EVICTED_BY_KUEUE).get("status") == "True":
+        return Cause.QUEUE_EVICTED
     condition = _condition(pod, "DisruptionTarget")
     if condition.get("status") != "True":
         return None
