@@ -339,13 +339,13 @@ def test_kueue_holds_a_job_and_takes_places_from_another_one(
     def status(name: str) -> str:
         return edl(submitter, "status", name)
 
-    def trained() -> int:
+    def count_records() -> int:
         found: int = json.loads(edl(submitter, "status", "first", "-o", "json"))["records_trained"]
         return found
 
     zoo.hold()
     cluster.kubectl("create", "namespace", "team-b")
-    with kueue.installed(cluster):
+    with kueue.install(cluster):
         for team in (NAMESPACE, "team-b"):
             cluster.kubectl("apply", "-f-", stdin=small.replace("team-a", team))
         train("first", 3)
@@ -358,8 +358,8 @@ def test_kueue_holds_a_job_and_takes_places_from_another_one(
         ready = ("--for=jsonpath={.status.ready}=2", "job/urgent", "--timeout=600s")
         cluster.kubectl("wait", "--namespace=team-b", *ready)
         eventually(lambda: len(pods(cluster, objects.WORKER, "first")) == 1, "it shrinks")
-        so_far = trained()
-        eventually(lambda: trained() > so_far, "training goes on")
+        so_far = count_records()
+        eventually(lambda: count_records() > so_far, "training goes on")
         eventually(lambda: "queue has not admitted it" in status("first"), "two wait")
         assert "its queue gave its place to others" in edl(submitter, "events", "first")
         assert "until a queue" in status("second"), "it is held still"

@@ -49,7 +49,7 @@ def build() -> Path:
 
 
 @contextlib.contextmanager
-def installed(cluster: Cluster) -> Iterator[None]:
+def install(cluster: Cluster) -> Iterator[None]:
     """Run Kueue in its default configuration until the end of the block."""
     with tempfile.TemporaryDirectory(dir=cluster.layout.root) as folder:
         _import_image(cluster, Path(folder))
@@ -84,14 +84,14 @@ def _write_overlay(folder: Path) -> Path:
         "patches": [
             {"target": {"kind": "Deployment"}, "patch": json.dumps(_PATCHES)},
             # The cluster's API server forwards no requests to others.
-            *({"patch": json.dumps(each | {"$patch": "delete"})} for each in _aggregated()),
+            *({"patch": json.dumps(each | {"$patch": "delete"})} for each in _find_api_services()),
         ],
     }
     (overlay / "kustomization.yaml").write_text(yaml.safe_dump(content))
     return overlay
 
 
-def _aggregated() -> Iterator[dict[str, object]]:
+def _find_api_services() -> Iterator[dict[str, object]]:
     for version in ("v1beta1", "v1beta2"):
         name = {"name": f"{version}.visibility.kueue.x-k8s.io"}
         yield {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": name}
