@@ -261,11 +261,11 @@ def leaving_no_process(edl: Edl) -> Iterator[Edl]:
 
 @pytest.fixture(scope="session")
 def forking_python() -> Iterator[str]:
-    """An interpreter that runs masters, workers and checks of model files as forks.
+    """An interpreter that runs a job's processes and checks of model files as forks.
 
     They begin with TensorFlow and all else imported.
     """
-    modules = (fork_server.WORKER, fork_server.MASTER)
+    modules = (fork_server.WORKER, fork_server.MASTER, fork_server.SERVER)
     imports = (*fork_server.WORKER_IMPORTS, *fork_server.MASTER_IMPORTS)
     with fork_server.forking_python(modules, imports) as interpreter:
         yield interpreter
@@ -281,7 +281,7 @@ def forking_edl() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def make_edl(forking_edl: str, forking_python: str) -> MakeEdl:
-    """Return a function that gives a command a home; it, masters and workers are forks."""
+    """Return a function that gives a command a home; it and the processes of jobs are forks."""
 
     def make(home: Path) -> Edl:
         edl = Edl(home, (forking_edl, "-P", "-m", fork_server.COMMAND))
@@ -293,7 +293,7 @@ def make_edl(forking_edl: str, forking_python: str) -> MakeEdl:
 
 @pytest.fixture
 def edl(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Edl]:
-    """The command. It, masters and workers are forks, but with the mark ``own_start``."""
+    """The command. It and the processes of jobs are forks, but with the mark ``own_start``."""
     own_start = request.node.get_closest_marker("own_start")
     make: MakeEdl = Edl if own_start else request.getfixturevalue("make_edl")
     with leaving_no_process(make(tmp_path / "edl-home")) as edl:

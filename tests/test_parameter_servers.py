@@ -14,6 +14,8 @@ from conftest import Edl, HeldTraining, eventually
 from counting import check, event_kinds, records_trained, train
 from held_loading import HeldLoading
 
+from edl_testing.fork_server import find_fork
+
 
 def serving(edl: Edl, restarts: int) -> list[int]:
     """Process numbers of the servers after so many restarts, when all of them serve."""
@@ -28,7 +30,7 @@ def directly_connected(pid: int) -> int:
 
     From what Linux says of the process: its sockets by inode, and what each is.
     """
-    sockets = set()
+    sockets, pid = set(), find_fork(pid)
     for one in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
             sockets.add(str(one.readlink()).removeprefix("socket:[").removesuffix("]"))
@@ -69,7 +71,6 @@ def test_workers_reach_servers_directly_and_their_successors_too(
     check(output, total, epochs)
 
 
-@pytest.mark.own_start
 def test_servers_that_are_killed_before_there_is_a_snapshot_begin_anew(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
 ) -> None:
@@ -86,9 +87,12 @@ def test_servers_that_are_killed_before_there_is_a_snapshot_begin_anew(
     pids = eventually(lambda: serving(edl, 0), "servers", every=0.02)
     os.kill(pids[1], signal.SIGKILL)
     pids = eventually(lambda: serving(edl, 1), "others", every=0.02)
-    eventually(lambda: len({*edl.workers("sharded").values()} & loading.waiting()) == 2, "others")
+    eventually(
+        lambda: len({*map(find_fork, edl.workers("sharded").values())} & loading.waiting()) == 2,
+        "others",
+    )
     assert "WorkerReady" not in event_kinds(edl, "sharded")
-    os.kill(pids[0], signal.SIGSTOP)
+    os.kill(find_fork(pids[0]), signal.SIGSTOP)
     loading.release()
     # On a slow machine the master gives the frozen server up before that, which is a loss as well.
     eventually(lambda: "WorkerReady" in event_kinds(edl, "sharded") or serving(edl, 2), "a model")

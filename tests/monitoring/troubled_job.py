@@ -14,6 +14,7 @@ from pathlib import Path
 from conftest import ROOT, Edl, eventually, write_numbers
 
 from edl_runtime.local import supervision
+from edl_testing.fork_server import find_fork
 
 NAME = "my-job"
 
@@ -99,7 +100,7 @@ class TroubledJob:
     def slow_server_down(self, until: Callable[[], bool]) -> None:
         """One of the parameter servers gets little time, until something is true."""
         while not until():
-            pid = int(self._edl.written_status(NAME)["servers"][0]["pid"])
+            pid = find_fork(int(self._edl.written_status(NAME)["servers"][0]["pid"]))
             with contextlib.suppress(ProcessLookupError):  # the master takes it for dead
                 os.kill(pid, signal.SIGSTOP)
                 time.sleep(_STOPPED_S)

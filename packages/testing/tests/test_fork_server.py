@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from edl_testing.fork_server import forking_python
+from edl_testing.fork_server import find_fork, forking_python
 from edl_testing.waiting import eventually
 
 LIBRARY = """
@@ -120,6 +120,16 @@ def test_signals_reach_the_fork(start: Start, number: signal.Signals) -> None:
         assert "KeyboardInterrupt" in err
     else:
         assert process.returncode == -number
+
+
+def test_the_fork_behind_an_interpreter_is_found(start: Start) -> None:
+    process = start("-m", "program")
+    pid = facts_of(process)["pid"]
+    eventually(lambda: find_fork(process.pid) == pid, "the interpreter knows its fork")
+    assert find_fork(pid) == pid, "a process is its own answer"
+    order(process, "exit 0")
+    process.wait(60)
+    assert find_fork(process.pid) == process.pid, "and so is one that has ended"
 
 
 @pytest.mark.parametrize("victim", ["interpreter", "fork"])

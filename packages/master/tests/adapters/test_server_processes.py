@@ -24,7 +24,9 @@ from edl_master.adapters.server_processes import ServerProcesses
 arguments = ["--master", "127.0.0.1:9", "--incarnation", "i"]
 arguments += ["--server", "0", "--host", "127.0.0.1"]
 place = Path(sys.argv[1])
-servers = ServerProcesses(1, lambda _: arguments, dict(os.environ), place, lambda *_: None)
+servers = ServerProcesses(
+    sys.executable, 1, lambda _: arguments, dict(os.environ), place, lambda *_: None
+)
 print(*servers.pids, flush=True)
 time.sleep(600)
 """
@@ -70,6 +72,7 @@ def test_what_a_killed_server_leaves_is_cleaned_up_after_its_end(tmp_path: Path)
         alive.append(is_alive(servers.pids[number]))
 
     servers = ServerProcesses(
+        sys.executable,
         2,
         lambda number: [*arguments, "--server", str(number)],
         dict(os.environ),

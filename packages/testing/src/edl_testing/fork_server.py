@@ -2,9 +2,9 @@
 
 Importing TensorFlow is most of a short job's work, and every worker and every check of a model file
 does it anew. A fork server imports it once. The interpreter that tests give to jobs as
-``EDL_PYTHON`` (``forked_python``) has the server fork for ``python -m edl_worker …`` and for
-``python -m edl_master …``, passes signals on, and ends as the fork does; whatever else it is asked
-to run, the real interpreter runs.
+``EDL_PYTHON`` (``forked_python``) has the server fork for ``python -m edl_worker …``, and likewise
+for masters and parameter servers, passes signals on, and ends as the fork does; whatever else it is
+asked to run, the real interpreter runs.
 
 A fork is a process like any other, with its own environment, working directory and output. If the
 process in front of it is killed, the server kills the fork.
@@ -18,6 +18,7 @@ import importlib
 import json
 import os
 import random
+import re
 import runpy
 import selectors
 import signal
@@ -47,8 +48,14 @@ WORKER_IMPORTS = (
 """What every worker or check of a model file imports; the first one as they import it."""
 
 MASTER = "edl_master"
-MASTER_IMPORTS = ("edl_master.app.startup", "edl_master.reporting.finished_job")
-"""What every master imports."""
+SERVER = "edl_master.parameter_server"
+MASTER_IMPORTS = (
+    *("edl_master.app.startup", "edl_master.reporting.finished_job"),
+    *("edl_master.parameter_server.app", "edl_master.core.parameters.kernels"),
+    "edl_master.core.parameters.tables.row_kernels",
+    "edl_master.core.parameters.tables.index_kernels",
+)
+"""What every master or parameter server imports; the loops bring numba."""
 
 COMMAND = "edl"
 COMMAND_IMPORTS = (
@@ -100,6 +107,18 @@ def forking_python(modules: Sequence[str], imports: Sequence[str]) -> Iterator[s
                 yield str(interpreter)
             finally:
                 server.kill()
+
+
+def find_fork(pid: int) -> int:
+    """Return the process behind an interpreter; a process of its own is its own answer.
+
+    A test needs it to freeze a process, or to look at its sockets.
+    """
+    with contextlib.suppress(OSError):  # it is gone, or has closed the descriptor meanwhile
+        for descriptor in Path(f"/proc/{pid}/fdinfo").iterdir():
+            if found := re.search(r"^Pid:\s*([1-9]\d*)$", descriptor.read_text(), re.M):
+                return int(found[1])
+    return pid
 
 
 def _wait_until_it_serves(path: str) -> None:

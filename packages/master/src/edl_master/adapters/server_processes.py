@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-_COMMAND = (sys.executable, "-P", "-m", "edl_master.parameter_server", "--end-with-parent")
+_ARGUMENTS = ("-P", "-m", "edl_master.parameter_server", "--end-with-parent")
 
 _END_S = 3.0
 """How long a server whose command log has ended may take to end."""
@@ -18,6 +17,7 @@ class ServerProcesses:
     """Processes that end with this one: each reads from a pipe that only the master holds.
 
     Args:
+        python: their interpreter.
         count: how many.
         arguments: of ``python -m edl_master.parameter_server``, by number.
         environment: whole.
@@ -28,6 +28,7 @@ class ServerProcesses:
 
     def __init__(
         self,
+        python: str,
         count: int,
         arguments: Callable[[int], list[str]],
         environment: Mapping[str, str],
@@ -43,7 +44,7 @@ class ServerProcesses:
         for number in range(count):
             with (log_dir / f"server-{number}.log").open("ab") as output:
                 process = subprocess.Popen(
-                    [*_COMMAND, *arguments(number)],
+                    [python, *_ARGUMENTS, *arguments(number)],
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=subprocess.STDOUT,

@@ -81,7 +81,7 @@ class Config:
         keep_checkpoints: number of checkpoints to keep.
         tensorboard_dir: directory of TensorBoard event files.
         worker_grace_s: seconds from SIGTERM to SIGKILL of a worker.
-        python: interpreter of worker processes.
+        python: interpreter of workers and parameter servers.
         environ: environment of worker processes.
         gpus: of this machine, for its workers; none on a cluster, which assigns them itself.
         intervals: how often the master polls and writes.
@@ -245,7 +245,8 @@ def read(
     Args:
         spec: the specification that the client wrote.
         job_dir: directory of the job, as the master's command line names it.
-        environ: ``EDL_PYTHON`` is the workers' interpreter; the rest is their environment.
+        environ: ``EDL_PYTHON`` is the interpreter of the processes that the master starts; the rest
+            is their environment.
         intervals: shorter ones for tests.
 
     Raises:

@@ -73,6 +73,7 @@ def local_servers(
             endpoints.remove_socket(folders[server])
 
     return ServerProcesses(
+        config.python,
         count,
         with_identity,
         limit_threads(config.environ, count),
