@@ -296,6 +296,12 @@ def is_nondeterministic(dataset: tf.data.Dataset) -> bool:
     return getattr(dataset, "_deterministic", None) in ("false", b"false")
 
 
+def drops_remainder(dataset: tf.data.Dataset) -> bool:
+    """Whether the dataset batches and leaves out a last batch that is not full."""
+    given = getattr(dataset, "_drop_remainder", None)
+    return given is not None and bool(tf.get_static_value(given))
+
+
 def caches_to_file(dataset: tf.data.Dataset) -> bool:
     """Whether the dataset is a ``.cache(filename)``."""
     if dataset_kind(dataset) != "Cache":

@@ -159,13 +159,22 @@ def test_features_and_inputs_of_different_shapes(zoo: ZooFolder) -> None:
     assert "picture" in error.what
 
 
-def test_a_dataset_function_that_batches_by_itself(zoo: ZooFolder) -> None:
-    write(zoo, dataset_fn=GOOD["dataset_fn"].replace("map(parse)", "map(parse).batch(3)"))
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        ("map(parse).batch(3, drop_remainder=True)", "batches with drop_remainder=True"),
+        (
+            "map(parse).map(lambda x, y: (tf.boolean_mask(x, x > 0), y)).padded_batch(3)",
+            "batches examples of no fixed shape",
+        ),
+    ],
+)
+def test_batches_of_which_no_minibatches_can_be_made(zoo: ZooFolder, call: str, what: str) -> None:
+    write(zoo, dataset_fn=GOOD["dataset_fn"].replace("map(parse)", call))
     with pytest.raises(EdlError) as caught:
-        batches(zoo.load("mine"), float_images(8))  # the last minibatch is smaller
+        batches(zoo.load("mine"), float_images(8))
     assert caught.value.code == ErrorCode.MODEL_CONTRACT
-    assert "dataset_fn(dataset, mode) batches" in caught.value.what
-    assert ".batch()" in caught.value.remedy
+    assert f"dataset_fn(dataset, mode) {what}" in caught.value.what
     assert caught.value.where.endswith(", dataset_fn")
 
 

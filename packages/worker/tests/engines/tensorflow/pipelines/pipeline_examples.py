@@ -35,6 +35,13 @@ def dataset_fn(dataset, mode):
     return dataset.map(parse)
 """
 )
+IN_BATCHES = """
+def parse(records):
+    x = tf.io.parse_example(records, {"x": tf.io.FixedLenFeature([1], tf.int64)})["x"]
+    return {"x": x}, x
+def dataset_fn(dataset, mode):
+    return dataset.batch(SIZE).map(parse)
+"""
 SHUFFLED = (
     PARSE
     + """

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from dataset_graph import functions_of_one_device, maps_in_pool
 from pipeline_examples import (
+    IN_BATCHES,
     NUMPY_AT_BUILD,
     PARSE,
     PLAIN,
@@ -201,3 +202,16 @@ def test_minibatches_of_a_real_file(zoo: ZooFolder, tmp_path: Path) -> None:
         )
     )
     assert join(numbers(found)) == list(range(10, 60))
+
+
+@pytest.mark.parametrize("size", [1, 4, 6, 9, 100])
+@pytest.mark.parametrize("skip", [0, 2])
+def test_batches_of_any_size_give_the_minibatches_of_single_records(
+    zoo: ZooFolder, size: int, skip: int
+) -> None:
+    """So it is the task alone that decides what a minibatch holds, also when it is continued."""
+    single = numbers(batches(load(zoo, PLAIN), rows(0, 21), size=6, skip=skip))
+    model_file = load(zoo, IN_BATCHES.replace("SIZE", str(size)))
+    found = [numbers(batches(model_file, rows(0, 21), size=6, skip=skip)) for _ in "ab"]
+    assert found == [single, single]
+    assert [len(one) for one in single] == [6, 6, 6, 3][skip:]

@@ -25,7 +25,11 @@ from edl_worker.engines.tensorflow.pipelines.map_execution import (
     functions_on_one_device,
     maps_in_calling_thread,
 )
-from edl_worker.engines.tensorflow.pipelines.own_batches import yields_batches
+from edl_worker.engines.tensorflow.pipelines.own_batches import (
+    batch_problem,
+    minibatches,
+    yields_batches,
+)
 from edl_worker.engines.tensorflow.pipelines.random_state import RandomDrawDetector, seed_generators
 from edl_worker.engines.tensorflow.pipelines.row_forms import RowForm, has_labels_of_text, row_forms
 from edl_worker.model_file.arguments import BoundFunction
@@ -146,7 +150,7 @@ class DatasetPipeline:
             dataset = self._dataset(source.records, request.mode, request.columns)
             reusable = not random_draws and _is_reusable(dataset, source.records)
         try:
-            dataset = dataset.batch(request.minibatch_size)
+            dataset = minibatches(dataset, request.minibatch_size)
         except (ValueError, TypeError) as error:
             raise self._record_error(error, source.reading) from error
         options = tf.data.Options()
@@ -209,12 +213,8 @@ class DatasetPipeline:
                 "Return the dataset, mapped and shuffled.",
             )
         self._check_end(dataset, source)
-        if yields_batches(dataset):
-            raise self._function.definition.error(
-                "batches, so each minibatch would count as one example",
-                "Leave out .batch(); edl makes the minibatches, of --minibatch-size examples. To "
-                "parse many records at once, end with .unbatch().",
-            )
+        if yields_batches(dataset) and (problem := batch_problem(dataset)) is not None:
+            raise self._function.definition.error(*problem)
         spec = dataset.element_spec
         if isinstance(spec, tuple) and len(spec) > 3:
             raise self._function.definition.error(

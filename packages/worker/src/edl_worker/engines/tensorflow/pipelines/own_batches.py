@@ -1,6 +1,7 @@
-"""Finds datasets that yield minibatches where they should yield records.
+"""Finds datasets that yield batches of examples, and makes minibatches of a job of them.
 
-The model would take each minibatch for one example, and many models do not notice.
+Parsing many records at once costs half of parsing each. How many are in a batch is the model
+file's affair; how many are in a minibatch is the job's, so batches are cut and joined.
 """
 
 from __future__ import annotations
@@ -9,7 +10,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from edl_worker.engines.tensorflow.internals import dataset_inputs, dataset_kind, has_operation
+from edl_worker.engines.tensorflow.internals import (
+    dataset_inputs,
+    dataset_kind,
+    drops_remainder,
+    has_operation,
+)
 
 _BATCHES = frozenset(
     ("Batch", "ParallelBatch", "PaddedBatch", "MapAndBatch", "DenseToRaggedBatch", "Rebatch")
@@ -38,6 +44,36 @@ def yields_batches(dataset: tf.data.Dataset) -> bool:
                 return True
         waiting.extend(dataset_inputs(step))
     return False
+
+
+def batch_problem(dataset: tf.data.Dataset) -> tuple[str, str] | None:
+    """Return why minibatches cannot be made of a dataset's batches, and a remedy; None: they can.
+
+    The problem is the predicate of a sentence about the function that returned the dataset.
+    """
+    waiting = [dataset]
+    while waiting:
+        step = waiting.pop()
+        if drops_remainder(step):
+            return (
+                "batches with drop_remainder=True, so the last records of each task would never "
+                "be trained",
+                "Leave drop_remainder out.",
+            )
+        waiting.extend(dataset_inputs(step))
+    for spec in tf.nest.flatten(dataset.element_spec):
+        if not isinstance(spec, tf.TensorSpec) or spec.shape.rank is None or None in spec.shape[1:]:
+            return (
+                "batches examples of no fixed shape, so batches cannot be joined to minibatches",
+                "Give examples one shape, such as padded_batch(..., padded_shapes=...) with a "
+                "fixed length; or leave out the batches, and edl makes them.",
+            )
+    return None
+
+
+def minibatches(dataset: tf.data.Dataset, size: int) -> tf.data.Dataset:
+    """Return minibatches of ``size`` examples, whether the dataset has examples or batches."""
+    return dataset.rebatch(size) if yields_batches(dataset) else dataset.batch(size)
 
 
 def _shapes(dataset: tf.data.Dataset) -> list[tf.TensorShape]:
