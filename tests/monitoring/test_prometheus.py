@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import ROOT, MakeEdl, eventually, leaving_no_process
+from conftest import ROOT, Edl, MakeEdl, eventually, leaving_no_process
 
 from tests.monitoring.builder_service import Builder, running_builder
 from tests.monitoring.dashboard_pictures import draw
@@ -41,9 +42,11 @@ class World:
     """A job, a builder, and Prometheus, which asks both each second.
 
     Attributes:
+        edl: the commands of the job's owner.
         targets: files in which Prometheus finds what to scrape.
     """
 
+    edl: Edl
     job: TroubledJob
     builder: Builder
     prometheus: Prometheus
@@ -66,6 +69,10 @@ class World:
     def is_training(self) -> bool:
         return any(self.prometheus.now('edl_workers{state="working"}').values())
 
+    def log(self, name: str) -> str:
+        """Return a log in the job's directory."""
+        return (self.edl.job_dir(NAME) / "logs" / name).read_text()
+
     def incarnations(self) -> int:
         """How many masters of the job have been scraped."""
         query = "count(count by (incarnation) (last_over_time(edl_job_info[1h])))"
@@ -82,7 +89,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, make_edl: MakeEdl) -> Iterat
         try:
             configure(place, job, builder)
             with running(place, free_port()) as prometheus:
-                yield World(job, builder, prometheus, place / "targets")
+                yield World(edl, job, builder, prometheus, place / "targets")
         finally:
             job.stop()
 
@@ -135,6 +142,7 @@ def test_alerts_of_a_builder_fire(world: World, caplog: pytest.LogCaptureFixture
     assert readiness(f"127.0.0.1:{builder.app.metrics_port}") == 503
     builder.engine.down = False
     eventually(lambda: readiness(f"127.0.0.1:{builder.app.metrics_port}") == 200, "it is ready")
+    assert builder.build("registry.test/again") == "DONE", "it continues by itself"
 
 
 def test_alerts_of_a_job_fire(world: World) -> None:
@@ -143,7 +151,10 @@ def test_alerts_of_a_job_fire(world: World) -> None:
     job.go_on()
     world.fires("EdlStalenessHigh", "EdlDeadLetters", "EdlSnapshotOld")
     assert readiness(job.target) == 200
+    follow_dead_letters(world)
     job.slow_server_down(lambda: world.has_fired("EdlParameterServersUneven"))
+    assert len(world.prometheus.now("edl_parameter_server_cpu_seconds_total")) == 3
+    assert all(world.log(f"server-{number}.log") for number in range(3))
     eventually(lambda: world.prometheus.values("edl_evaluation_metric"), "an evaluation")
     job.end_a_worker(signal.SIGABRT)
     eventually(lambda: any(world.prometheus.values("edl_worker_failures_total")), "a crash")
@@ -154,9 +165,35 @@ def test_alerts_of_a_job_fire(world: World) -> None:
         job.kill_master()
         eventually(lambda n=before: world.incarnations() > n, "the next master is scraped")
     world.fires("EdlJobCrashLoop")
+    follow_crash_loop(world)
     eventually(world.is_training, "its workers are back")
     job.get_stuck()
     world.fires("EdlJobStalled", "EdlCheckpointOld")
+    follow_stalled_job(world)
+
+
+def follow_dead_letters(world: World) -> None:
+    """Look at what the runbook names: the records, the error and the traceback of each task."""
+    letters = world.edl.status(NAME)["dead_letters"]
+    assert letters
+    for letter in letters:
+        assert letter["records"], letter
+        assert "Traceback" in json.dumps(letter["error"]), letter
+
+
+def follow_crash_loop(world: World) -> None:
+    assert "signal 6" in world.edl("events", NAME).out
+    for worker in (0, 1):
+        world.edl("logs", NAME, "--worker", str(worker))
+    assert world.log("master.log")
+    assert "the master has ended" in world.log("supervisor.log")
+
+
+def follow_stalled_job(world: World) -> None:
+    """The runbook tells the cause by the workers' states and the last events."""
+    assert "working" in world.edl("status", NAME).out
+    events = world.edl("events", NAME).out
+    assert "WorkerReady" in events
 
 
 def test_every_query_has_data(world: World) -> None:
@@ -189,3 +226,6 @@ def test_alerts_fire_when_masters_and_builders_are_gone(world: World) -> None:
         return {"EdlMasterDown", "EdlBuilderDown"} <= world.prometheus.find_fired_alerts(before)
 
     eventually(both_fire, "both fire", every=0.5)
+    # As the runbook says: the next command that looks at the job starts it again.
+    world.edl("status", NAME)
+    eventually(lambda: world.edl.status(NAME)["state"] == "RUNNING", "the job continues")
