@@ -11,7 +11,7 @@ from edl.core import names
 
 @pytest.mark.parametrize("name", ["a", "mnist-3f2a", "0", "x" * 53])
 def test_a_label_is_a_name(name: str) -> None:
-    assert names.fault(name) is None
+    assert names.find_fault(name) is None
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_label_is_a_name(name: str) -> None:
     ],
 )
 def test_an_invalid_name_is_explained(name: str, word: str) -> None:
-    assert word in (names.fault(name) or "")
+    assert word in (names.find_fault(name) or "")
 
 
 @pytest.mark.parametrize(
@@ -46,15 +46,15 @@ def test_an_invalid_name_is_explained(name: str, word: str) -> None:
     ],
 )
 def test_a_generated_name_shows_the_model(subject: str, expected: str) -> None:
-    assert names.generate(names.subject_of(subject), "3f2a") == expected
+    assert names.generate(names.find_subject(subject), "3f2a") == expected
 
 
 @given(st.text(max_size=200), st.text("0123456789abcdef", min_size=4, max_size=4))
 def test_every_made_name_is_a_name(subject: str, suffix: str) -> None:
-    assert names.fault(names.generate(subject, suffix)) is None
-    assert names.fault(names.generate(names.subject_of(subject), suffix)) is None
+    assert names.find_fault(names.generate(subject, suffix)) is None
+    assert names.find_fault(names.generate(names.find_subject(subject), suffix)) is None
 
 
 @given(st.text(max_size=200))
 def test_every_suggested_name_is_a_name(name: str) -> None:
-    assert names.fault(names.suggestion(name)) is None
+    assert names.find_fault(names.suggest(name)) is None

@@ -85,7 +85,7 @@ class ClusterContinuation:
     ) -> str:
         job = self._objects.read(name)
         namespace, own = self._objects.locate(name)
-        short = names.with_suffix(job.spec.export.job or own, "export")
+        short = names.add_suffix(job.spec.export.job or own, "export")
         self._check(job, output)
         creation = self._creation(job, own, short, output, overwrite)
         exporting = f"{namespace}/{short}" if "/" in name else short

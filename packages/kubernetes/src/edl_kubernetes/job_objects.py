@@ -95,8 +95,8 @@ class JobObjects:
     def locate(self, name: str) -> tuple[str, str]:
         """Return the namespace of a job, and its name within that."""
         namespace, slash, job = name.rpartition("/")
-        bad_namespace = slash and names.fault(namespace, names.MAX_NAMESPACE_LENGTH)
-        if names.fault(job) or bad_namespace or not self._cluster.is_chosen:
+        bad_namespace = slash and names.find_fault(namespace, names.MAX_NAMESPACE_LENGTH)
+        if names.find_fault(job) or bad_namespace or not self._cluster.is_chosen:
             raise self._job_not_found(name)
         return namespace or self._cluster.connect().namespace, job
 

@@ -50,7 +50,7 @@ def check_namespace(name: str, where: str) -> None:
     Raises:
         EdlError: USAGE; it cannot be the name of a namespace.
     """
-    if fault := names.fault(name, names.MAX_NAMESPACE_LENGTH):
+    if fault := names.find_fault(name, names.MAX_NAMESPACE_LENGTH):
         raise EdlError(
             ErrorCode.USAGE,
             f"{name!r} cannot be a namespace: {fault}",

@@ -110,7 +110,7 @@ class StatementJobs:
         Raises:
             EdlError: nothing can be written where models are.
         """
-        with self.running(names.subject_of(model_def)) as job:
+        with self.running(names.find_subject(model_def)) as job:
             self._models.announce(model, job, about)
             try:
                 yield job
@@ -134,7 +134,7 @@ class StatementJobs:
         Raises:
             EdlError: the job has failed; the remedy is one for the statement.
         """
-        job = names.with_suffix(names.slug(subject) or "job", secrets.token_hex(3))
+        job = names.add_suffix(names.make_slug(subject) or "job", secrets.token_hex(3))
         try:
             yield job
         except KeyboardInterrupt:

@@ -16,7 +16,7 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PLAIN = frozenset(("model", "custom_model", "create_model", "build_model"))
 
 
-def fault(name: str, max_length: int = MAX_LENGTH) -> str | None:
+def find_fault(name: str, max_length: int = MAX_LENGTH) -> str | None:
     """Return why ``name`` cannot be a job's name, or None if it can.
 
     The rules are those of Kubernetes for labels, so that a job may run anywhere.
@@ -34,13 +34,13 @@ def fault(name: str, max_length: int = MAX_LENGTH) -> str | None:
     return "only lower-case letters, digits and dashes are allowed"
 
 
-def with_suffix(name: str, suffix: str) -> str:
+def add_suffix(name: str, suffix: str) -> str:
     """Return a job's name with a word at its end, within the limit."""
     return f"{name[: MAX_LENGTH - len(suffix) - 1].rstrip('-')}-{suffix}"
 
 
-def slug(text: str) -> str:
-    """Small letters, digits and single dashes made of any text; empty if nothing is left.
+def make_slug(text: str) -> str:
+    """Return small letters, digits and single dashes made of any text; empty if nothing is left.
 
     ``MyKerasModel`` becomes ``my-keras-model``, ``mnist_functional_api``
     ``mnist-functional-api``.
@@ -55,11 +55,11 @@ def generate(subject: str, suffix: str) -> str:
         subject: any text.
         suffix: makes it unique; four small letters and digits.
     """
-    stem = slug(subject)[: MAX_LENGTH - _SUFFIX_LENGTH - 1].strip("-") or "job"
+    stem = make_slug(subject)[: MAX_LENGTH - _SUFFIX_LENGTH - 1].strip("-") or "job"
     return f"{stem}-{suffix}"
 
 
-def subject_of(model_def: str) -> str:
+def find_subject(model_def: str) -> str:
     """Return the name of a model: its module, and its own name if that is more than ``model``."""
     parts = [part for part in model_def.split(".") if part]
     if len(parts) > 1 and parts[-1] in _PLAIN:
@@ -69,6 +69,6 @@ def subject_of(model_def: str) -> str:
     return "-".join(kept)
 
 
-def suggestion(name: str) -> str:
+def suggest(name: str) -> str:
     """Return a valid name near ``name``."""
-    return slug(name)[:MAX_LENGTH].strip("-") or "my-job"
+    return make_slug(name)[:MAX_LENGTH].strip("-") or "my-job"

@@ -74,7 +74,7 @@ class Submission(
         if self.name:
             return self
         if self.verb is Verb.TRAIN:
-            subject = names.subject_of(self.model_def)
+            subject = names.find_subject(self.model_def)
         else:
             subject = f"{self.verb}-{posixpath.basename(self.trained_model)}"
         return replace(self, name=names.generate(subject, suffix))

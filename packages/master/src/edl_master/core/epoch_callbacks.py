@@ -2,7 +2,8 @@
 
 A worker makes each call as a task. What callbacks remember and decide comes back with the task and
 is part of every snapshot: a decision is made once, and is undone only together with the epoch that
-it follows from.
+it follows from. The learning rate is here, too: callbacks change it, and so may a client, with
+``edl set``.
 """
 
 from __future__ import annotations

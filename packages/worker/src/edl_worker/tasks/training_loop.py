@@ -1,4 +1,7 @@
-"""The training loop of one task: each minibatch gets into the model exactly once."""
+"""The training loop of one task: each minibatch gets into the model exactly once.
+
+A loss or gradient that is not finite fails the task here.
+"""
 
 from __future__ import annotations
 

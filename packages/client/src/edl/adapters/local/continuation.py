@@ -87,7 +87,7 @@ class LocalContinuation:
     ) -> str:
         self._backend.status(name, ask=False)
         stored = self._store.read(name)
-        own = names.with_suffix(stored.spec.export.job or name, "export")
+        own = names.add_suffix(stored.spec.export.job or name, "export")
         spec = _export_spec(stored, own, self._store.path(own).absolute(), output, overwrite)
         self._runtime.admit_export(spec, stored.path.parent)
         if self._store.has(own):

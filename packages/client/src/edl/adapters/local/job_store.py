@@ -126,7 +126,7 @@ class JobStore:
 
     def has(self, name: str) -> bool:
         """Return whether there is a job of this name; it may be damaged."""
-        return not names.fault(name) and ownership.is_own(self.path(name))
+        return not names.find_fault(name) and ownership.is_own(self.path(name))
 
     def platform(self, name: str) -> str:
         """Return the platform that a job was submitted to, also if its specification is damaged."""
@@ -228,7 +228,7 @@ class JobStore:
     def unknown(self, name: str) -> EdlError:
         """Return the error for a name that no job of this user has."""
         path = self.path(name)
-        if not names.fault(name) and path.is_dir() and not ownership.is_own(path):
+        if not names.find_fault(name) and path.is_dir() and not ownership.is_own(path):
             return EdlError(
                 ErrorCode.FORBIDDEN,
                 f"other users can change the directory of job {name}, or it is another user's",

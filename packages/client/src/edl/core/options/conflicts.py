@@ -80,11 +80,11 @@ def check_places(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
 
 def _check_name(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
     name = values["name"]
-    if name and (fault := names.fault(name)):
+    if name and (fault := names.find_fault(name)):
         raise usage(
             f"{name!r} cannot be the name of a job: {fault}",
             where=given["name"].where,
-            remedy=f"For example: --name {names.suggestion(name)}",
+            remedy=f"For example: --name {names.suggest(name)}",
         )
 
 
