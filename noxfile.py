@@ -284,6 +284,12 @@ def zoo_quality(session: nox.Session) -> None:
 
 
 @nox.session(**in_workspace)
+def table_quality(session: nox.Session) -> None:
+    """Compare the models of tables with scikit-learn's: [TABLE...] [--seeds N] [--results FILE]."""
+    session.run("python", "tools/table_quality.py", *session.posargs, external=True)
+
+
+@nox.session(**in_workspace)
 def ordinary_models(session: nox.Session) -> None:
     """Compare ordinary models with Keras's fit: [MODEL...] [--seeds N] [--results FILE]."""
     session.run("python", "tools/ordinary_models.py", *session.posargs, external=True)

@@ -20,6 +20,8 @@ _FEW = 100
 _BUCKETS_PER_TEXT = 8
 _ROW = 8
 _IDS = 1 << 62
+# Nearly the identity for most numbers; numbers far from the mean, which few rows have, come closer.
+_BOUND = 3.0
 
 
 class Columns(tf.keras.layers.Layer):
@@ -38,15 +40,24 @@ class Columns(tf.keras.layers.Layer):
         columns: names of columns, and functions of them (``column_functions``); by default all
             columns as they are. They need a schema.
         joined: the output is one tensor; else a list with a tensor for each column or function.
+        bounded: numbers with a schema lie within ``_BOUND`` deviations of the mean.
 
     Raises:
         ValueError: the columns do not fit the schema, or each other.
     """
 
     def __init__(
-        self, word_buckets=1024, schema=None, label=None, columns=None, joined=True, **kwargs
+        self,
+        word_buckets=1024,
+        schema=None,
+        label=None,
+        columns=None,
+        joined=True,
+        bounded=False,
+        **kwargs,
     ):
         super().__init__(**kwargs)
+        self._bounded = bounded
         self.word_buckets = word_buckets
         self._joined = joined
         self._known = {each.name: each for each in columns_of(schema, label)} if schema else {}
@@ -83,6 +94,11 @@ class Columns(tf.keras.layers.Layer):
             ValueError: it is not known without a schema.
         """
         return sum(self._width(number) for number in range(self.parts))
+
+    @property
+    def has_tables(self):
+        """Whether any column has rows of an embedding table."""
+        return bool(self._tables)
 
     @property
     def shares(self):
@@ -153,6 +169,8 @@ class Columns(tf.keras.layers.Layer):
             column = tf.cast(column, tf.float32)
             is_null = tf.math.is_nan(column)
             numbers = (column - known.mean) / known.deviation
+            if self._bounded:
+                numbers /= tf.sqrt(1 + tf.square(numbers / _BOUND))
             parts = [tf.where(is_null, tf.zeros_like(numbers), numbers)]
         else:
             is_null = tf.equal(column, NULL_TEXT)

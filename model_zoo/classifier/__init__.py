@@ -12,6 +12,7 @@ from columns import Columns
 from explanations import predict_or_explain
 from sqlflow import elasticdl_input_function
 from table_schema import label_column
+from table_training import callbacks, choose_decay
 
 
 class DNN(tf.keras.Model):
@@ -29,7 +30,7 @@ class DNN(tf.keras.Model):
 
     def __init__(
         self,
-        hidden_units: Sequence[int] = (64, 32),
+        hidden_units: Sequence[int] = (128, 64),
         n_classes: int | None = None,
         word_buckets: int = 1024,
         schema=None,
@@ -37,7 +38,10 @@ class DNN(tf.keras.Model):
         columns=None,
     ):
         super().__init__(name="dnn_classifier")
-        self._columns = Columns(word_buckets, schema, label, columns, joined=False)
+        # A linear model takes numbers as they are.
+        self._columns = Columns(
+            word_buckets, schema, label, columns, joined=False, bounded=bool(hidden_units)
+        )
         self._hidden = [tf.keras.layers.Dense(units, activation="relu") for units in hidden_units]
         self._output = tf.keras.layers.Dense(n_classes or number_of_classes(schema, label))
 
@@ -64,8 +68,16 @@ class DNN(tf.keras.Model):
         return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, predictions)
 
     @staticmethod
-    def default_optimizer(learning_rate: float = 0.01):
-        return tf.keras.optimizers.Adam(learning_rate)
+    def default_optimizer(
+        learning_rate: float = 0.003,
+        weight_decay: float | None = None,
+        schema=None,
+        label=None,
+        columns=None,
+    ):
+        if weight_decay is None:
+            weight_decay = choose_decay(schema, label, columns)
+        return tf.keras.optimizers.AdamW(learning_rate, weight_decay=weight_decay)
 
     @staticmethod
     def default_metrics():

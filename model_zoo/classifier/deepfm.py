@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 from table_networks import DeepFMNetwork
+from table_training import callbacks
 
 from . import DNN, number_of_classes
 

@@ -14,6 +14,7 @@ from columns import Columns
 from explanations import predict_or_explain
 from sqlflow import elasticdl_input_function
 from table_schema import label_column
+from table_training import callbacks, choose_decay
 
 
 class DNN(tf.keras.Model):
@@ -31,14 +32,17 @@ class DNN(tf.keras.Model):
 
     def __init__(
         self,
-        hidden_units: Sequence[int] = (64, 32),
+        hidden_units: Sequence[int] = (128, 64),
         word_buckets: int = 1024,
         schema=None,
         label=None,
         columns=None,
     ):
         super().__init__(name="dnn_regressor")
-        self._columns = Columns(word_buckets, schema, label, columns, joined=False)
+        # A linear model takes numbers as they are.
+        self._columns = Columns(
+            word_buckets, schema, label, columns, joined=False, bounded=bool(hidden_units)
+        )
         self._mean, self._deviation = label_scale(schema, label)
         self._hidden = [tf.keras.layers.Dense(units, activation="relu") for units in hidden_units]
         self._output = tf.keras.layers.Dense(1)
@@ -65,10 +69,16 @@ class DNN(tf.keras.Model):
         return tf.square(tf.cast(labels, tf.float32) - predictions)
 
     @staticmethod
-    def default_optimizer(learning_rate: float = 0.002):
-        # With several asynchronous workers, 0.01 is at the edge of stability: each gradient misses
-        # some updates, and the predictions swing about the labels as a whole.
-        return tf.keras.optimizers.Adam(learning_rate)
+    def default_optimizer(
+        learning_rate: float = 0.003,
+        weight_decay: float | None = None,
+        schema=None,
+        label=None,
+        columns=None,
+    ):
+        if weight_decay is None:
+            weight_decay = choose_decay(schema, label, columns)
+        return tf.keras.optimizers.AdamW(learning_rate, weight_decay=weight_decay)
 
     @staticmethod
     def default_metrics():

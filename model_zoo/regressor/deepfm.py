@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 from explanations import MARK
 from table_networks import DeepFMNetwork
+from table_training import callbacks
 
 from . import DNN, label_scale
 
@@ -44,8 +45,4 @@ class DeepFM(tf.keras.Model):
     default_input = staticmethod(DNN.default_input)
     default_loss = staticmethod(DNN.default_loss)
     default_metrics = staticmethod(DNN.default_metrics)
-
-    @staticmethod
-    def default_optimizer(learning_rate: float = 0.005):
-        # At the rate of ``DNN``, a small table has too few updates in ten epochs.
-        return tf.keras.optimizers.Adam(learning_rate)
+    default_optimizer = staticmethod(DNN.default_optimizer)

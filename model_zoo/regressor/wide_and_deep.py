@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 from explanations import MARK
 from table_networks import WideAndDeepNetwork
+from table_training import callbacks
 
 from . import DNN, label_scale
 
@@ -50,7 +51,4 @@ class MagicalWAD(tf.keras.Model):
     default_input = staticmethod(DNN.default_input)
     default_loss = staticmethod(DNN.default_loss)
     default_metrics = staticmethod(DNN.default_metrics)
-
-    @staticmethod
-    def default_optimizer(learning_rate: float = 0.05):
-        return tf.keras.optimizers.Ftrl(learning_rate)
+    default_optimizer = staticmethod(DNN.default_optimizer)

@@ -26,6 +26,7 @@ HELPERS = frozenset(
         "column_functions.py",
         "columns.py",
         "explanations.py",
+        "table_training.py",
         "table_networks.py",
         "table_schema.py",
     }
