@@ -4,6 +4,9 @@ import tensorflow as tf
 
 from elasticdl.python.common.constants import Mode
 
+_AT_ONCE = 512
+"""Records that are parsed together, which is twice as fast as one by one; any number will do."""
+
 CRITEO_NUMBERS, CRITEO_FIELDS = 13, 26
 CENSUS_NUMBERS = ("age", "education_years", "capital_gain", "hours_per_week")
 CENSUS_FIELDS = (
@@ -30,8 +33,8 @@ def criteo(dataset, mode):
         "click": tf.io.FixedLenFeature([1], tf.int64, default_value=[0]),
     }
 
-    def parse(record):
-        example = tf.io.parse_single_example(record, description)
+    def parse(records):
+        example = tf.io.parse_example(records, description)
         features = {
             "numbers": tf.math.log1p(tf.maximum(example["numbers"], 0.0)),
             "ids": _by_field(example["ids"]),
@@ -40,8 +43,9 @@ def criteo(dataset, mode):
             return features
         return features, tf.cast(example["click"], tf.float32)
 
-    dataset = dataset.map(parse)
-    return dataset.shuffle(4096) if mode == Mode.TRAINING else dataset
+    if mode == Mode.TRAINING:
+        dataset = dataset.shuffle(4096)
+    return dataset.batch(_AT_ONCE).map(parse)
 
 
 def census(dataset, mode):
@@ -51,11 +55,11 @@ def census(dataset, mode):
     description["income"] = tf.io.FixedLenFeature([1], tf.int64, default_value=[0])
     scale = tf.constant([40.0, 10.0, 5000.0, 40.0])
 
-    def parse(record):
-        example = tf.io.parse_single_example(record, description)
-        words = tf.concat([example[name] for name in CENSUS_FIELDS], 0)
+    def parse(records):
+        example = tf.io.parse_example(records, description)
+        words = tf.concat([example[name] for name in CENSUS_FIELDS], 1)
         features = {
-            "numbers": tf.concat([example[name] for name in CENSUS_NUMBERS], 0) / scale,
+            "numbers": tf.concat([example[name] for name in CENSUS_NUMBERS], 1) / scale,
             # The hash of a word is its id, so no vocabulary is needed.
             "ids": _by_field(tf.strings.to_hash_bucket_fast(words, 1 << 56)),
         }
@@ -63,5 +67,6 @@ def census(dataset, mode):
             return features
         return features, tf.cast(example["income"], tf.float32)
 
-    dataset = dataset.map(parse)
-    return dataset.shuffle(4096) if mode == Mode.TRAINING else dataset
+    if mode == Mode.TRAINING:
+        dataset = dataset.shuffle(4096)
+    return dataset.batch(_AT_ONCE).map(parse)
