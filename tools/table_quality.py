@@ -86,7 +86,10 @@ def _of_file(
             found = list(csv.DictReader(lines, delimiter=delimiter, quotechar=quote))
         names = (*(name for name in found[0] if name not in (label, *without)), label)
         rows = [
-            tuple(_value(row[name]) for name in names)
+            (
+                *(_value(row[name]) for name in names[:-1]),
+                _class(row[label]) if is_classification else float(row[label]),
+            )
             for row in found
             if not any(row[name] in _MISSING for name in names)
         ]
@@ -95,13 +98,16 @@ def _of_file(
     return read
 
 
+def _class(given: str) -> Value:
+    return int(given) if given.isdigit() else given
+
+
 def _value(given: Any) -> Value:
-    for kind in (int, float):
-        try:
-            return kind(given) if isinstance(given, str) else given
-        except ValueError:
-            pass
-    return str(given)
+    """Return a text, or a number: all of a column must have one type, and most have fractions."""
+    try:
+        return float(given)
+    except ValueError:
+        return str(given)
 
 
 def _wide() -> Table:
