@@ -18,7 +18,11 @@ _PAUSE_S = 0.05
 
 
 def accept_connections(
-    endpoint: Endpoint, connections: OpenConnections, what: str, serve: Callable[[socket], None]
+    endpoint: Endpoint,
+    connections: OpenConnections,
+    what: str,
+    serve: Callable[[socket], None],
+    thread_name: str,
 ) -> None:
     """Accept connections until ``connections`` is closed.
 
@@ -27,6 +31,7 @@ def accept_connections(
         connections: admits each connection as a new one.
         what: names the connections in logs, such as ``direct connections``.
         serve: is called in a thread for each connection, and has to remove it from ``connections``.
+        thread_name: of these threads.
     """
     limit = FileLimit(what)
     while not connections.is_closed:
@@ -47,7 +52,9 @@ def accept_connections(
             connection.close()
             continue
         try:
-            threading.Thread(target=serve, args=(connection,), name=what, daemon=True).start()
+            threading.Thread(
+                target=serve, args=(connection,), name=thread_name, daemon=True
+            ).start()
         except RuntimeError as error:
             log.warning("one of the %s is refused: %s", what, error)
             connections.remove(connection)

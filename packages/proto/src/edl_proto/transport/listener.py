@@ -129,7 +129,7 @@ class Listener:
             serve = partial(self._serve, endpoint, connections)
             threading.Thread(
                 target=accept_connections,
-                args=(endpoint, connections, "direct connections", serve),
+                args=(endpoint, connections, "direct connections", serve, "direct-call"),
                 name="direct",
                 daemon=True,
             ).start()

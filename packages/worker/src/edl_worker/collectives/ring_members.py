@@ -78,7 +78,13 @@ class Ring:
         self._arrived: dict[_Greeting, socket.socket] = {}
         threading.Thread(
             target=accept_connections,
-            args=(self._endpoint, self._connections, "connections of a ring", self._welcome),
+            args=(
+                self._endpoint,
+                self._connections,
+                "connections of a ring",
+                self._welcome,
+                "ring-greet",
+            ),
             name="ring-accept",
             daemon=True,
         ).start()
