@@ -26,24 +26,25 @@ def model():
     return network(Embedding(DIM))
 
 
-def dataset_fn(dataset, mode):
+def parse(records):
+    """Return features and labels of a batch of records."""
     description = {
         "numbers": tf.io.FixedLenFeature([NUMBERS], tf.float32),
         "ids": tf.io.FixedLenFeature([FIELDS], tf.int64),
         "click": tf.io.FixedLenFeature([1], tf.int64),
     }
+    example = tf.io.parse_example(records, description)
+    features = {
+        "numbers": tf.math.log1p(example["numbers"]),
+        "ids": example["ids"] * 64 + tf.range(FIELDS, dtype=tf.int64),
+    }
+    return features, tf.cast(example["click"], tf.float32)
 
-    def parse(record):
-        example = tf.io.parse_single_example(record, description)
-        fields = tf.range(FIELDS, dtype=tf.int64)
-        features = {
-            "numbers": tf.math.log1p(example["numbers"]),
-            "ids": example["ids"] * 64 + fields,
-        }
-        return features, tf.cast(example["click"], tf.float32)
 
-    dataset = dataset.map(parse)
-    return dataset.shuffle(4096) if mode == Mode.TRAINING else dataset
+def dataset_fn(dataset, mode):
+    if mode == Mode.TRAINING:
+        dataset = dataset.shuffle(4096)
+    return dataset.batch(512).map(parse)
 
 
 def loss(labels, predictions):

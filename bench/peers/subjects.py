@@ -111,6 +111,31 @@ class Clicks(Network):
         return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels, x))
 
 
+class ClickFields(Network):
+    """``bench/models/click_fields.py``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        file = _model_file("click_fields")
+        self._rows = [
+            self._new(file.IDS, file.DIM, start="random_uniform") for _ in range(file.FIELDS)
+        ]
+        width, self._layers = file.FIELDS * file.DIM + file.NUMBERS, []
+        for units in (*file.HIDDEN, 1):
+            self._layers.append((self._new(width, units), self._new(units, start="zeros")))
+            width = units
+
+    def loss(self, features: Any, labels: Any) -> Any:
+        fields = tf.unstack(features["ids"], len(self._rows), 1)
+        rows = [tf.gather(table, ids) for table, ids in zip(self._rows, fields, strict=True)]
+        x = tf.concat([*rows, features["numbers"]], 1)
+        for number, (kernel, bias) in enumerate(self._layers):
+            x = x @ kernel + bias
+            if number < len(self._layers) - 1:
+                x = tf.nn.relu(x)
+        return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels, x))
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """A model of a benchmark.
@@ -121,6 +146,8 @@ class Subject:
         model: the same with Keras alone.
         loss: for ``compile``.
         rate: of learning.
+        parse: makes features and labels of many records, which is a peer's fastest input; None:
+            peers have the input of the model file.
     """
 
     file: ModuleType
@@ -128,13 +155,18 @@ class Subject:
     model: Callable[[], Any]
     loss: Callable[[], Any]
     rate: float
+    parse: Callable[[Any], Any] | None = None
 
     def minibatches(self, folder: str, batch: int, *, repeated: bool = False) -> Any:
-        """The TFRecord files of a folder through the model file's own dataset function."""
+        """The minibatches of the TFRecord files of a folder."""
         files = tf.data.Dataset.list_files(f"{folder}/*.tfrecord")
-        records = tf.data.TFRecordDataset(files.repeat() if repeated else files)
-        examples = self.file.dataset_fn(records, Mode.TRAINING)
-        return examples.batch(batch, drop_remainder=repeated).prefetch(tf.data.AUTOTUNE)
+        dataset = tf.data.TFRecordDataset(files.repeat() if repeated else files)
+        if self.parse is None:
+            dataset = self.file.dataset_fn(dataset, Mode.TRAINING)
+            dataset = dataset.batch(batch, drop_remainder=repeated)
+        else:
+            dataset = dataset.shuffle(4096).batch(batch, drop_remainder=repeated).map(self.parse)
+        return dataset.prefetch(tf.data.AUTOTUNE)
 
 
 def find_subject(name: str) -> Subject:
@@ -148,18 +180,25 @@ def find_subject(name: str) -> Subject:
             lambda: tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             0.1,
         )
+    clicks = _model_file("clicks")
+    if name == "click_fields":
+
+        def parse(records: Any) -> Any:
+            features, labels = clicks.parse(records)
+            # Undo the numbering of fields: each has a table of its own here.
+            return {**features, "ids": features["ids"] // 64 % file.IDS}, labels
+
+        return Subject(file, ClickFields, file.model, _click_loss, file.LEARNING_RATE, parse)
 
     def with_keras() -> Any:
         embedding = tf.keras.layers.Embedding(VOCABULARY, file.DIM)
         return file.network(lambda ids: embedding(ids % VOCABULARY))
 
-    return Subject(
-        file,
-        Clicks,
-        with_keras,
-        lambda: tf.keras.losses.BinaryCrossentropy(from_logits=True),
-        file.LEARNING_RATE,
-    )
+    return Subject(file, Clicks, with_keras, _click_loss, file.LEARNING_RATE, file.parse)
+
+
+def _click_loss() -> Any:
+    return tf.keras.losses.BinaryCrossentropy(from_logits=True)
 
 
 def write_tfrecords(data: str, folder: str) -> int:
@@ -177,6 +216,7 @@ def _model_file(name: str) -> ModuleType:
     paths = {
         "mnist": "model_zoo/mnist/mnist_functional_api.py",
         "clicks": "bench/models/clicks.py",
+        "click_fields": "bench/models/click_fields.py",
     }
     spec = importlib.util.spec_from_file_location(f"{name}_model", ROOT / paths[name])
     assert spec is not None
