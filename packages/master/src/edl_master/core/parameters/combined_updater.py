@@ -8,7 +8,8 @@ from edl_master.core.parameters.arithmetic import Executor
 from edl_master.core.parameters.gradient_clip import shared_sums
 from edl_master.core.parameters.layout import ArenaKey, Arenas, Array, Layout
 from edl_master.core.parameters.optimizers import Optimizer
-from edl_master.core.parameters.updater import RowUpdate, Updater
+from edl_master.core.parameters.tables.joint_tables import JointGradient
+from edl_master.core.parameters.updater import Updater
 
 
 class CombinedUpdater:
@@ -79,7 +80,7 @@ class CombinedUpdater:
         values: Arenas,
         gradient: Arenas,
         scale: float = 1.0,
-        rows: Sequence[RowUpdate] = (),
+        rows: Sequence[JointGradient] = (),
         squares: tuple[float, ...] = (),
         updates: int = 1,
     ) -> None:

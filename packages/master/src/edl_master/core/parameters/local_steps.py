@@ -15,7 +15,8 @@ from edl_master.core.parameters.keras_config import OptimizerUnsupported
 from edl_master.core.parameters.layout import ArenaKey, Arenas, Array, Layout
 from edl_master.core.parameters.modes import Async, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer
-from edl_master.core.parameters.updater import RowUpdate, Updater
+from edl_master.core.parameters.tables.joint_tables import JointGradient
+from edl_master.core.parameters.updater import Updater
 
 
 class UpdateRule(Protocol):
@@ -32,7 +33,7 @@ class UpdateRule(Protocol):
         values: Arenas,
         gradient: Arenas,
         scale: float = 1.0,
-        rows: Sequence[RowUpdate] = (),
+        rows: Sequence[JointGradient] = (),
         squares: tuple[float, ...] = (),
         updates: int = 1,
     ) -> None: ...
@@ -68,7 +69,7 @@ class DifferenceUpdater:
         values: Arenas,
         gradient: Arenas,
         scale: float = 1.0,
-        rows: Sequence[RowUpdate] = (),
+        rows: Sequence[JointGradient] = (),
         squares: tuple[float, ...] = (),
         updates: int = 1,
     ) -> None:

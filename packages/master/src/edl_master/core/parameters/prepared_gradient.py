@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from edl_master.core.parameters.layout import Arenas
 from edl_master.core.parameters.tables.group import RowGradients
-from edl_master.core.parameters.updater import RowUpdate
+from edl_master.core.parameters.tables.joint_tables import JointGradient
 
 
 @dataclass(slots=True)
@@ -25,4 +25,4 @@ class PreparedGradient:
     state: Arenas | None
     rows: RowGradients
     not_finite: str
-    resolved: list[RowUpdate] | None = None
+    resolved: list[JointGradient] | None = None

@@ -27,8 +27,8 @@ from edl_master.core.parameters.snapshot import FORMAT, Snapshot, SnapshotError,
 from edl_master.core.parameters.statistics import TableStatistics
 from edl_master.core.parameters.table_warm_up import warm_up
 from edl_master.core.parameters.tables.group import AccumulatedRows, ScannedRows, Tables
+from edl_master.core.parameters.tables.joint_tables import JointGradient
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
-from edl_master.core.parameters.updater import RowUpdate
 from edl_master.core.parameters.values import Values
 
 _BEGINNING = Version(0)
@@ -385,7 +385,7 @@ class ParameterStore:
         gradient_scale: float = 1.0,
         state_scale: float = 1.0,
         *,
-        rows: Sequence[RowUpdate] = (),
+        rows: Sequence[JointGradient] = (),
         squares: tuple[float, ...] = (),
         updates: int = 1,
     ) -> None:

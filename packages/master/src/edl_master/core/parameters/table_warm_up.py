@@ -11,6 +11,7 @@ from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.optimizers import Optimizer
 from edl_master.core.parameters.table_spec import TableSpec
 from edl_master.core.parameters.tables.group import has_duplicates, merge
+from edl_master.core.parameters.tables.joint_tables import JointTables
 from edl_master.core.parameters.tables.table import RowGradient, Table
 from edl_master.core.parameters.updater import Updater
 
@@ -24,20 +25,22 @@ def warm_up(spec: TableSpec, optimizer: Optimizer) -> None:
     ids = read_only(np.zeros(1, np.int64))
     gradient = RowGradient(ids, read_only(np.zeros((1, 1), np.float32)))
 
+    joint, bounds = JointTables([table]), np.array([0, 1])
+
     def update(once: RowGradient) -> None:
-        updater.apply({}, {}, rows=[(table, table.resolve(once))])
+        updater.apply({}, {}, rows=[joint.resolve(once.ids, bounds, once.values)])
 
     update(merge([gradient, gradient]))
     has_duplicates(ids)
     table.put(ids, gradient.values)
     view = table.take_view()
     update(gradient)  # copies the block that the view shares
-    table.read(ids, np.empty((1, 1), np.float32), view)
+    joint.read(ids, bounds, np.empty((1, 1), np.float32), [view])
     view.collect(0, 1, 1)
     del view
     for other in (1, 2, 3):  # by now the row is too old
         update(RowGradient(read_only(np.full(1, other, np.int64)), gradient.values))
     many = read_only(np.arange(1 << 14))  # more than the buckets have room for
     table.put(many, read_only(np.zeros((many.size, 1), np.float32)))
-    choosy = Table(replace(spec, min_count=2), slots)
-    choosy.resolve(gradient)
+    choosy = JointTables([Table(replace(spec, min_count=2), slots)])
+    choosy.resolve(ids, bounds, gradient.values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from edl_master.core.parameters.layout import ArenaKey, Arenas, Array, Layout, P
 from edl_master.core.parameters.optimizers import Ema, Optimizer
 from edl_master.core.parameters.payload import zeros
 from edl_master.core.parameters.slot_layout import SlotPlace, place_slots
-from edl_master.core.parameters.tables.table import ResolvedGradient, Table
+from edl_master.core.parameters.tables.joint_tables import JointGradient
 from edl_master.core.parameters.update_rules import (
     Factors,
     KernelRule,
@@ -30,9 +31,6 @@ from edl_master.core.parameters.update_rules import (
     Step,
     WholeVariableRule,
 )
-
-RowUpdate = tuple[Table, ResolvedGradient]
-"""A table, and gradients of some of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,7 @@ class Updater:
         values: Arenas,
         gradient: Arenas,
         scale: float = 1.0,
-        rows: Sequence[RowUpdate] = (),
+        rows: Sequence[JointGradient] = (),
         squares: tuple[float, ...] = (),
         updates: int = 1,
     ) -> None:
@@ -126,7 +124,7 @@ class Updater:
             values: the trainable arenas.
             gradient: arenas of the same sizes, finite; not changed.
             scale: the gradient is multiplied with this first.
-            rows: tables with gradients of some of their rows; all others stay as they are, their
+            rows: of tables, gradients of some of their rows; all others stay as they are, their
                 slots too.
             squares: if this is a part of a gradient, the ``shared_sums`` of the whole.
             updates: always 1; see ``local_steps`` for more.
@@ -160,16 +158,36 @@ class Updater:
                 arrays = values[key][cut], gradient[key][cut]
                 jobs.append(partial(loop, *arrays, *numbers, *slots, *factors))
         run_all(jobs, self._executor)
-        for (table, found), table_scale in zip(rows, scales[len(self._segments) :], strict=True):
+        if rows:
             assert not isinstance(rule, WholeVariableRule), "rows are no whole variables"
-            is_excluded = table.spec.name in optimizer.undecayed
-            decay = 0.0 if is_excluded else optimizer.weight_decay
-            numbers = numbers_for(np.float32, table_scale, decay)
             factors = rule.factors(step, np.float32(rate), self.memory)
-            table.apply(found, partial(self._update_rows, loop, rule.slots(), numbers, factors))
+            of_tables = iter(scales[len(self._segments) :])
+            for part, table_scale, decay in self._equal_parts(rows, of_tables):
+                numbers = numbers_for(np.float32, table_scale, decay)
+                update = partial(self._update_rows, loop, rule.slots(), numbers, factors)
+                part.tables.apply(part, update, self._executor)
         if optimizer.ema is not None:
             self._move_average(optimizer.ema, values)
         self.iterations = step
+
+    def _equal_parts(
+        self, rows: Sequence[JointGradient], scales: Iterator[float]
+    ) -> Iterator[tuple[JointGradient, float, float]]:
+        """Yield gradients of tables that share scale and weight decay, with both."""
+        optimizer = self.optimizer
+        for found in rows:
+            each = [
+                (
+                    next(scales),
+                    0.0 if table.spec.name in optimizer.undecayed else optimizer.weight_decay,
+                )
+                for table in found.tables.all
+            ]
+            first = 0
+            for (scale, decay), run in groupby(each):
+                last = first + len(list(run))
+                yield found.cut(first, last), scale, decay
+                first = last
 
     def _job_for(
         self,
@@ -244,23 +262,24 @@ class Updater:
         self,
         gradient: Arenas,
         scale: float,
-        rows: Sequence[RowUpdate],
+        rows: Sequence[JointGradient],
         of_whole: tuple[float, ...],
     ) -> list[float]:
         """Return the factors of the gradient, for each segment and then for each table."""
+        parts_of_rows = [part for found in rows for part in found.parts()]
         match self.optimizer.clipping:
             case None | ClipValue():
-                return [scale] * (len(self._segments) + len(rows))
+                return [scale] * (len(self._segments) + len(parts_of_rows))
             case ClipNorm(limit) | ClipGlobalNorm(limit):
                 if of_whole and isinstance(self.optimizer.clipping, ClipGlobalNorm):
                     factor = scale * shrink(of_whole[0] * scale * scale, limit)
-                    return [factor] * (len(self._segments) + len(rows))
+                    return [factor] * (len(self._segments) + len(parts_of_rows))
                 # As many sums as segments: with ClipNorm a segment is a variable.
                 parts = [gradient[s.arena][s.start : s.stop] for s in self._segments]
-                parts += [found.values.reshape(-1) for _, found in rows]
+                parts += [values.reshape(-1) for _, values in parts_of_rows]
                 squares = [sum_of_squares(part, self._executor) * scale * scale for part in parts]
                 if of_whole:
-                    numbers = [self._tables.index(table.spec.name) for table, _ in rows]
+                    numbers = [self._tables.index(table.spec.name) for table, _ in parts_of_rows]
                     squares[len(self._segments) :] = [
                         of_whole[number] * scale * scale for number in numbers
                     ]

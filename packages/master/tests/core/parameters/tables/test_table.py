@@ -17,7 +17,8 @@ from edl_master.core.parameters.table_spec import Distribution, Initial, TableSp
 from edl_master.core.parameters.tables import row_chunks
 from edl_master.core.parameters.tables.group import has_duplicates
 from edl_master.core.parameters.tables.index import BUCKETS, NOT_THERE, RowIndex
-from edl_master.core.parameters.tables.table import RowGradient, Table
+from edl_master.core.parameters.tables.joint_tables import JointTables
+from edl_master.core.parameters.tables.table import Table
 
 SMALLEST, MAX_ID = -(2**63), 2**63 - 1
 ZEROS = Initial(Distribution.CONSTANT)
@@ -44,7 +45,8 @@ def ids_of(*numbers: int) -> Array:
 
 def rows_of(table: Table, ids: Array, view: Any = None) -> Array:
     out = np.full((ids.size, table.spec.dim), np.nan, np.float32)
-    table.read(ids, out, view)
+    bounds = np.array([0, ids.size])
+    JointTables([table]).read(ids, bounds, out, None if view is None else [view])
     return out
 
 
@@ -54,9 +56,10 @@ def subtract(values: Array, gradient: Array, slots: list[Array]) -> None:
         slot += gradient
 
 
-def push(table: Table, ids: Array, gradient: Any) -> None:
+def push(table: Table, ids: Array, gradient: Any, executor: Any = None) -> None:
     full = np.broadcast_to(np.asarray(gradient, np.float32), (ids.size, table.spec.dim))
-    table.apply(table.resolve(RowGradient(ids, np.ascontiguousarray(full))), subtract)
+    joint, bounds = JointTables([table]), np.array([0, ids.size])
+    joint.apply(joint.resolve(ids, bounds, np.ascontiguousarray(full)), subtract, executor)
 
 
 # --- the index -----------------------------------------------------------------------------
@@ -169,8 +172,9 @@ def test_an_id_twice_in_a_gradient_is_refused_and_changes_nothing() -> None:
     table = Table(spec(), ())
     push(table, ids_of(1), 1)
     for ids in (ids_of(1, 2, 1), ids_of(7, 7)):
+        values = np.ones((ids.size, 2), np.float32)
         with pytest.raises(PayloadError, match="twice"):
-            table.resolve(RowGradient(ids, np.ones((ids.size, 2), np.float32)))
+            JointTables([table]).resolve(ids, np.array([0, ids.size]), values)
     np.testing.assert_array_equal(rows_of(table, ids_of(1, 2, 7)), [[-1, -1], [0, 0], [0, 0]])
 
 
@@ -277,9 +281,9 @@ def test_many_rows_are_updated_in_parts_by_several_threads() -> None:
     tables = []
     with ThreadPoolExecutor(2) as pool:
         for executor in (None, pool):
-            table = Table(spec(dim), (0.5,), executor)
+            table = Table(spec(dim), (0.5,))
             for _ in range(2):
-                push(table, ids, gradient)
+                push(table, ids, gradient, executor)
             tables.append(rows_of(table, ids))
     np.testing.assert_array_equal(tables[0], -gradient - gradient)
     np.testing.assert_array_equal(tables[1], tables[0])

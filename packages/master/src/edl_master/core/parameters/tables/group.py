@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,14 @@ from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.payload import Payload, PayloadError, size_of
 from edl_master.core.parameters.table_spec import TableSpec
 from edl_master.core.parameters.tables.index import index_kernel
+from edl_master.core.parameters.tables.joint_tables import JointGradient, JointTables
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.row_blocks import RowBlocks
 from edl_master.core.parameters.tables.row_chunks import RowsChunk, chunks, unpack
-from edl_master.core.parameters.tables.table import ResolvedGradient, RowGradient, Table
+from edl_master.core.parameters.tables.table import RowGradient, Table
+
+_MAX_RUNS = 64
+"""Requests usually name the same tables in the same order; more orders than this are forgotten."""
 
 RowsView = tuple[RowBlocks, ...]
 """The rows of all tables as they were at one moment."""
@@ -58,7 +63,8 @@ class Tables:
             executor: runs parts of an update at the same time.
         """
         self._executor = executor
-        self._all = tuple(Table(spec, slots, executor) for spec in specs)
+        self._all = tuple(Table(spec, slots) for spec in specs)
+        self._joint: dict[tuple[int, ...], JointTables] = {}
 
     def __len__(self) -> int:
         return len(self._all)
@@ -100,14 +106,12 @@ class Tables:
         """
         if out.nbytes != (expected := self.nbytes_of(wanted)):
             raise PayloadError(f"the buffer for rows must have {expected} bytes, not {out.nbytes}")
-        data = np.frombuffer(out, np.uint8) if out.nbytes else np.empty(0, np.uint8)
-        at = 0
-        for one in wanted:
-            table, ids = self._all[one.table], self._ids(one.table, one.ids)
-            end = at + ids.size * table.spec.row_nbytes
-            rows = data[at:end].view(np.float32).reshape(ids.size, table.spec.dim)
-            table.read(ids, rows, view[one.table] if view is not None else None)
-            at = end
+        data = np.frombuffer(out, np.float32) if out.nbytes else np.empty(0, np.float32)
+        for numbers, ids, bounds in self._runs([(one.table, one.ids) for one in wanted]):
+            dim = self._all[numbers[0]].spec.dim
+            rows, data = np.split(data, [ids.size * dim])
+            views = None if view is None else [view[number] for number in numbers]
+            self._joint_tables(numbers).read(ids, bounds, rows.reshape(-1, dim), views)
 
     def take_view(self) -> RowsView:
         """Return a view of all rows as they are now."""
@@ -150,21 +154,29 @@ class Tables:
 
     def not_finite(self, gradients: RowGradients) -> str:
         """Return the name of the first table with an infinity or NaN, or an empty string."""
-        for number, gradient in gradients.items():
-            if not all_finite([gradient.values.reshape(-1)], self._executor):
-                return self._all[number].spec.name
-        return ""
+        values = [gradient.values.reshape(-1) for gradient in gradients.values()]
+        if not values or all_finite([np.concatenate(values)], self._executor):
+            return ""
+        return next(
+            self._all[number].spec.name
+            for number, gradient in gradients.items()
+            if not all_finite([gradient.values.reshape(-1)], self._executor)
+        )
 
-    def resolve(self, gradients: RowGradients) -> list[tuple[Table, ResolvedGradient]]:
+    def resolve(self, gradients: RowGradients) -> list[JointGradient]:
         """Find or make the rows of all gradients; the model's values do not change.
 
         Raises:
             PayloadError: an id appears twice.
             MemoryError: there is no room for more rows.
         """
+        by_width = sorted(gradients, key=lambda number: (self._all[number].spec.dim, number))
+        by_table = [(number, gradients[number].ids) for number in by_width]
         return [
-            (self._all[number], self._all[number].resolve(gradient))
-            for number, gradient in sorted(gradients.items())
+            self._joint_tables(numbers).resolve(
+                ids, bounds, np.concatenate([gradients[number].values for number in numbers])
+            )
+            for numbers, ids, bounds in self._runs(by_table)
         ]
 
     def check_unique(self, payload: RowPayload) -> None:
@@ -222,6 +234,25 @@ class Tables:
             table.restore(state, arrays.get(f"tables/{number}/admission"))
 
     # --- inside ----------------------------------------------------------------------------
+
+    def _runs(
+        self, wanted: Sequence[tuple[int, Payload | Array]]
+    ) -> Iterator[tuple[tuple[int, ...], Array, Array]]:
+        """Yield runs of tables of one width: their numbers, all ids, and where each one's are."""
+        given = [
+            (n, ids if isinstance(ids, np.ndarray) else self._ids(n, ids)) for n, ids in wanted
+        ]
+        for _, run in groupby(given, lambda one: self._all[one[0]].spec.dim):
+            numbers, ids = zip(*run, strict=True)
+            bounds = np.cumsum([0, *(part.size for part in ids)])
+            yield numbers, np.concatenate(ids), bounds
+
+    def _joint_tables(self, numbers: tuple[int, ...]) -> JointTables:
+        if numbers not in self._joint:
+            if len(self._joint) >= _MAX_RUNS:
+                self._joint.clear()
+            self._joint[numbers] = JointTables([self._all[number] for number in numbers])
+        return self._joint[numbers]
 
     def _ids(self, table: int, ids: Payload) -> Array:
         if not 0 <= table < len(self._all):

@@ -6,6 +6,7 @@ the whole index to be rebuilt.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -29,13 +30,18 @@ index_kernel = partial(arithmetic.kernel, module="tables.index_kernels")
 
 
 class RowIndex:
-    """Rows by id."""
+    """Rows by id.
+
+    Attributes:
+        address: of the addresses of the buckets, and of their masks; for compiled loops.
+    """
 
     def __init__(self) -> None:
         self._buckets = [_bucket(_FIRST_PLACES) for _ in range(BUCKETS)]
         self._addresses = np.array([b.ctypes.data for b in self._buckets], np.int64)
         self._masks = np.full(BUCKETS, _FIRST_PLACES - 1, np.int64)
         self._counts = np.zeros(BUCKETS, np.int64)
+        self.address = self._addresses.ctypes.data, self._masks.ctypes.data
 
     def __len__(self) -> int:
         return int(self._counts.sum())
@@ -46,9 +52,8 @@ class RowIndex:
 
     def find(self, ids: Array) -> tuple[Array, int]:
         """Return the rows of ids, ``NOT_THERE`` for those without; and how many have none."""
-        rows = np.empty(ids.size, np.int32)
-        missing = index_kernel("find")(read_only(ids), self._addresses, self._masks, rows)
-        return rows, int(missing)
+        rows, missing = find_rows([self], ids, np.array([0, ids.size]))
+        return rows, int(missing[0])
 
     def insert(self, ids: Array, rows: Array, fresh: Array) -> int:
         """Give each id that is ``NOT_THERE`` in ``rows`` the next of ``fresh``.
@@ -77,6 +82,20 @@ class RowIndex:
             self._buckets[bucket] = new
             self._addresses[bucket] = new.ctypes.data
             self._masks[bucket] = places - 1
+
+
+def find_rows(indexes: Sequence[RowIndex], ids: Array, bounds: Array) -> tuple[Array, Array]:
+    """Return the rows of ids, ``NOT_THERE`` for those without; and how many each table lacks.
+
+    Args:
+        indexes: of some tables.
+        ids: int64, table by table.
+        bounds: int64, where the ids of each table begin, and where the last ones end.
+    """
+    rows, missing = np.empty(ids.size, np.int32), np.empty(len(indexes), np.int64)
+    addresses, masks = np.array([index.address for index in indexes], np.int64).T.copy()
+    index_kernel("find")(read_only(ids), bounds, addresses, masks, rows, missing)
+    return rows, missing
 
 
 def _bucket(places: int) -> Array:

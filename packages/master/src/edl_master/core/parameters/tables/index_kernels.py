@@ -25,22 +25,30 @@ _BUCKET_SHIFT = np.uint64(64 - BUCKET_BITS)
 
 
 @compile_lazily
-def find(ids: Array, buckets: Array, masks: Array, rows: Array) -> int:
-    """``rows[i]`` becomes the row of ``ids[i]``, or -1; return how many have none."""
-    missing = 0
-    for i in range(ids.size):
-        h = mix(ids[i])
-        bucket = h >> _BUCKET_SHIFT
-        mask = masks[bucket]
-        keys = carray(int64_at(buckets[bucket]), mask + 1)
-        places = carray(int32_at(buckets[bucket] + 8 * (mask + 1)), mask + 1)
-        at = np.int64(h) & mask
-        while places[at] >= 0 and keys[at] != ids[i]:
-            at = (at + 1) & mask
-        rows[i] = places[at]
-        if places[at] < 0:
-            missing += 1
-    return missing
+def find(
+    ids: Array, bounds: Array, buckets: Array, masks: Array, rows: Array, missing: Array
+) -> None:
+    """``rows[i]`` becomes the row of ``ids[i]``, or -1.
+
+    The ids from ``bounds[t]`` to ``bounds[t + 1]`` are of table ``t``. ``missing[t]`` becomes how
+    many of them have no row; ``buckets`` and ``masks`` are addresses of what each index has.
+    """
+    for t in range(buckets.size):
+        missing[t] = 0
+        addresses = carray(int64_at(buckets[t]), 1 << BUCKET_BITS)
+        mask_of = carray(int64_at(masks[t]), 1 << BUCKET_BITS)
+        for i in range(bounds[t], bounds[t + 1]):
+            h = mix(ids[i])
+            bucket = h >> _BUCKET_SHIFT
+            mask = mask_of[bucket]
+            keys = carray(int64_at(addresses[bucket]), mask + 1)
+            places = carray(int32_at(addresses[bucket] + 8 * (mask + 1)), mask + 1)
+            at = np.int64(h) & mask
+            while places[at] >= 0 and keys[at] != ids[i]:
+                at = (at + 1) & mask
+            rows[i] = places[at]
+            if places[at] < 0:
+                missing[t] += 1
 
 
 @compile_lazily

@@ -43,6 +43,7 @@ class RowBlocks:
 
     Attributes:
         addresses: of the blocks.
+        address: of ``addresses``; for compiled loops.
         limit: rows at this number and beyond do not belong to it.
         shift: a block has ``2^shift`` rows.
         width: float32 numbers of a row, slots included.
@@ -54,6 +55,7 @@ class RowBlocks:
         self.shift = min(max((BLOCK_BYTES // per_row).bit_length() - 1, _MIN_SHIFT), _MAX_SHIFT)
         self.blocks: list[Array] = []
         self.addresses = np.zeros(16, np.int64)
+        self.address = self.addresses.ctypes.data
         self.limit = 0
 
     def ranges(self, rows: int) -> Iterator[tuple[int, int]]:
@@ -78,6 +80,7 @@ class MutableRowBlocks(RowBlocks):
     def __init__(self, width: int) -> None:
         super().__init__(width)
         self._shared = np.zeros(16, np.bool_)
+        self.may_share = False
         self._views: weakref.WeakSet[RowBlocks] = weakref.WeakSet()
         self._free = np.empty(0, np.int32)
 
@@ -96,17 +99,20 @@ class MutableRowBlocks(RowBlocks):
         view = RowBlocks(self.width)
         view.blocks = list(self.blocks)
         view.addresses = self.addresses.copy()
+        view.address = view.addresses.ctypes.data
         view.limit = self.limit
         self._shared[: len(self.blocks)] = True
+        self.may_share = True
         self._views.add(view)
         return view
 
     def unshare(self, rows: Array) -> None:
         """Make the blocks of these rows exclusive to the store; negative rows are ignored."""
-        if not self._shared.any():
+        if not self.may_share:
             return
         if not self._views:
             self._shared[:] = False
+            self.may_share = False
             return
         touched = np.zeros(len(self.blocks), np.bool_)
         row_kernel("touch")(rows, self.shift, touched)
@@ -145,6 +151,7 @@ class MutableRowBlocks(RowBlocks):
         n = len(self.blocks)
         if n == self.addresses.size:
             self.addresses = np.resize(self.addresses, 2 * n)
+            self.address = self.addresses.ctypes.data
             self._shared = np.concatenate([self._shared, np.zeros(n, np.bool_)])
         block = np.zeros((4 * self.width + 12) << self.shift, np.uint8)
         self.blocks.append(block)

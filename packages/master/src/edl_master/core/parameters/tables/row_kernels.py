@@ -88,40 +88,45 @@ def _fill(row, dim, key, seed, kind, center, spread):
 @compile_lazily
 def read(
     ids: Array,
+    bounds: Array,
     rows: Array,
     out: Array,
     blocks: Array,
-    limit: int,
+    limits: Array,
     view: bool,
     shift: int,
     width: int,
-    seed: int,
-    kind: int,
-    center: float,
-    spread: float,
+    seeds: Array,
+    kinds: Array,
+    centers: Array,
+    spreads: Array,
 ) -> None:
     """``out[i]`` becomes the row of ``ids[i]``; its initial row if it has none.
 
-    Only rows below ``limit`` count, and of those with ``view`` only the ones that are the id's in
-    these blocks too: the index may have moved on since the view was taken.
+    The ids from ``bounds[t]`` to ``bounds[t + 1]`` are of table ``t``, whose blocks have the
+    addresses at ``blocks[t]``. Only rows below ``limits[t]`` count, and of those with ``view`` only
+    the ones that are the id's in these blocks too: the index may have moved on since the view was
+    taken.
     """
     dim = out.shape[1]
     inside = (1 << shift) - 1
-    for i in range(ids.size):
-        row = rows[i]
-        has = row >= 0 and row < limit
-        if has and view:
-            end = blocks[row >> shift] + (inside + 1) * width * 4
-            has = carray(int64_at(end), inside + 1)[row & inside] == ids[i]
-            end += 8 * (inside + 1)
-            has = has and carray(uint32_at(end), inside + 1)[row & inside] != 0
-        if not has:
-            _fill(out[i], dim, ids[i], seed, kind, center, spread)
-            continue
-        address = blocks[row >> shift] + (row & inside) * width * 4
-        numbers = carray(float32_at(address), dim)
-        for j in range(dim):
-            out[i, j] = numbers[j]
+    for t in range(blocks.size):
+        limit = limits[t]
+        addresses = carray(int64_at(blocks[t]), (limit >> shift) + 1)
+        for i in range(bounds[t], bounds[t + 1]):
+            row = rows[i]
+            has = row >= 0 and row < limit
+            if has and view:
+                end = addresses[row >> shift] + (inside + 1) * width * 4
+                has = carray(int64_at(end), inside + 1)[row & inside] == ids[i]
+                end += 8 * (inside + 1)
+                has = has and carray(uint32_at(end), inside + 1)[row & inside] != 0
+            if not has:
+                _fill(out[i], dim, ids[i], seeds[t], kinds[t], centers[t], spreads[t])
+                continue
+            numbers = carray(float32_at(addresses[row >> shift] + (row & inside) * width * 4), dim)
+            for j in range(dim):
+                out[i, j] = numbers[j]
 
 
 @compile_lazily
@@ -158,18 +163,23 @@ def make(
 
 
 @compile_lazily
-def stamp(rows: Array, blocks: Array, shift: int, width: int, now: int) -> bool:
-    """Mark rows as used now; return whether one of them appears twice."""
+def stamp(rows: Array, bounds: Array, blocks: Array, shift: int, width: int, now: Array) -> int:
+    """Mark rows as used now; return the first table in which one of them appears twice, or -1.
+
+    Tables are as in ``read``; ``now[t]`` is the moment of table ``t``.
+    """
     inside = (1 << shift) - 1
-    twice = False
-    for i in range(rows.size):
-        if rows[i] < 0:
-            continue
-        end = blocks[rows[i] >> shift] + (inside + 1) * (width * 4 + 8)
-        used = carray(uint32_at(end), inside + 1)
-        if used[rows[i] & inside] == now:
-            twice = True
-        used[rows[i] & inside] = now
+    twice = -1
+    for t in range(blocks.size):
+        for i in range(bounds[t], bounds[t + 1]):
+            if rows[i] < 0:
+                continue
+            addresses = carray(int64_at(blocks[t]), (rows[i] >> shift) + 1)
+            end = addresses[rows[i] >> shift] + (inside + 1) * (width * 4 + 8)
+            used = carray(uint32_at(end), inside + 1)
+            if used[rows[i] & inside] == now[t] and twice < 0:
+                twice = t
+            used[rows[i] & inside] = now[t]
     return twice
 
 
@@ -182,29 +192,42 @@ def touch(rows: Array, shift: int, touched: Array) -> None:
 
 
 @compile_lazily
-def gather(rows: Array, out: Array, blocks: Array, shift: int, width: int) -> None:
-    """Copy rows, values and slots, to ``out`` of shape (values and slots, rows, dim)."""
+def gather(
+    rows: Array, bounds: Array, start: int, out: Array, blocks: Array, shift: int, width: int
+) -> None:
+    """Copy rows from ``start`` on to ``out`` of shape (values and slots, rows, dim).
+
+    Tables are as in ``read``.
+    """
     inside = (1 << shift) - 1
     dim = out.shape[2]
-    for i in range(rows.size):
-        address = blocks[rows[i] >> shift] + (rows[i] & inside) * width * 4
-        numbers = carray(float32_at(address), width)
-        for s in range(out.shape[0]):
-            for j in range(dim):
-                out[s, i, j] = numbers[s * dim + j]
+    stop = start + out.shape[1]
+    for t in range(blocks.size):
+        for i in range(max(start, bounds[t]), min(stop, bounds[t + 1])):
+            addresses = carray(int64_at(blocks[t]), (rows[i] >> shift) + 1)
+            address = addresses[rows[i] >> shift] + (rows[i] & inside) * width * 4
+            numbers = carray(float32_at(address), width)
+            for s in range(out.shape[0]):
+                for j in range(dim):
+                    out[s, i - start, j] = numbers[s * dim + j]
 
 
 @compile_lazily
-def scatter(rows: Array, given: Array, blocks: Array, shift: int, width: int) -> None:
+def scatter(
+    rows: Array, bounds: Array, start: int, given: Array, blocks: Array, shift: int, width: int
+) -> None:
     """Copy rows back from where ``gather`` has put them."""
     inside = (1 << shift) - 1
     dim = given.shape[2]
-    for i in range(rows.size):
-        address = blocks[rows[i] >> shift] + (rows[i] & inside) * width * 4
-        numbers = carray(float32_at(address), width)
-        for s in range(given.shape[0]):
-            for j in range(dim):
-                numbers[s * dim + j] = given[s, i, j]
+    stop = start + given.shape[1]
+    for t in range(blocks.size):
+        for i in range(max(start, bounds[t]), min(stop, bounds[t + 1])):
+            addresses = carray(int64_at(blocks[t]), (rows[i] >> shift) + 1)
+            address = addresses[rows[i] >> shift] + (rows[i] & inside) * width * 4
+            numbers = carray(float32_at(address), width)
+            for s in range(given.shape[0]):
+                for j in range(dim):
+                    numbers[s * dim + j] = given[s, i - start, j]
 
 
 @compile_lazily
