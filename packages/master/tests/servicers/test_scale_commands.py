@@ -12,7 +12,6 @@ import pytest
 from edl_master.core.effects import Refused
 from edl_master.core.events import ScaleRequested
 from edl_master.core.gpus import GpuAssignment
-from edl_master.core.parameters.schedules import Constant, ExponentialDecay, Schedule
 from edl_master.core.settings import JobType
 from edl_master.servicers.job import JobServicer
 from edl_proto.errors import EdlError, ErrorCode
@@ -101,15 +100,15 @@ def test_the_range_that_no_job_can_have_is_named_as_it_was_meant() -> None:
 @pytest.mark.parametrize(
     ("rate", "schedules", "words"),
     [
-        (-1.0, (Constant(0.1),), "-1.0 is not a learning rate"),
-        (math.nan, (Constant(0.1),), "nan is not a learning rate"),
+        (-1.0, (None,), "-1.0 is not a learning rate"),
+        (math.nan, (None,), "nan is not a learning rate"),
         (0.1, (), "no model yet"),
-        (0.1, (Constant(0.1), Constant(0.2)), "2 optimizers"),
-        (0.1, (ExponentialDecay(0.1, 10, 0.5),), "the schedule ExponentialDecay"),
+        (0.1, (None, None), "2 optimizers"),
+        (0.1, ("ExponentialDecay",), "the schedule ExponentialDecay"),
     ],
 )
 def test_a_learning_rate_that_cannot_be_set_is_refused(
-    rate: float, schedules: tuple[Schedule, ...], words: str
+    rate: float, schedules: tuple[str | None, ...], words: str
 ) -> None:
     anything: Any = None
     job: Any = SimpleNamespace(view=lambda: SimpleNamespace(type=JobType.TRAIN))

@@ -6,6 +6,7 @@ the job's lock may call every method but those that wait.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +31,7 @@ from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.permits import PermitGranted, PermitRefused
 from edl_master.core.parameters.push import PushClaim, PushOutcome, PushResult
 from edl_master.core.parameters.push_ledger import PushLedger
-from edl_master.core.parameters.schedules import Schedule
+from edl_master.core.parameters.schedules import find_schedules
 from edl_master.core.parameters.shard_layout import ShardLayout
 from edl_master.core.parameters.statistics import TableStatistics
 from edl_master.core.replica_events import ReplicaStep
@@ -265,9 +266,9 @@ class Coordinator:
                     self._stores.append(FinishTraining(ledger.version))
 
     @property
-    def schedules(self) -> tuple[Schedule, ...]:
-        """The learning rates of the model's optimizers; empty before there is a model."""
-        return tuple(one.learning_rate for one in self._model.optimizer.each) if self._model else ()
+    def schedules(self) -> tuple[str | None, ...]:
+        """The schedule of each of the model's optimizers; empty before there is a model."""
+        return find_schedules(json.loads(self._model.optimizer_json)) if self._model else ()
 
     def set_learning_rate(self, rate: float) -> None:
         """Give all updates from now on this learning rate."""

@@ -15,7 +15,6 @@ from edl_master.control.job_controller import JobController
 from edl_master.core import events
 from edl_master.core.effects import Refused
 from edl_master.core.gpus import NO_GPUS, GpuAssignment
-from edl_master.core.parameters.schedules import Constant, Schedule
 from edl_master.core.settings import MAX_WORKERS, JobType, is_worker_range
 from edl_master.reporting.timeline_recorder import TimelineRecorder
 from edl_proto.errors import EdlError, ErrorCode
@@ -45,7 +44,8 @@ class JobServicer(job_pb2_grpc.JobServicer):
         acknowledge: called when a client has read the final status.
         recorded: commands that have to survive this master.
         timeline: what workers did when.
-        schedules: the learning rates of the model's optimizers; empty before there is a model.
+        schedules: the names of the schedules of the model's optimizers, None for each constant
+            learning rate; empty before there is a model.
         gpus: of the job's workers.
     """
 
@@ -57,7 +57,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
         acknowledge: Callable[[], None],
         recorded: Recorder,
         timeline: TimelineRecorder,
-        schedules: Callable[[], tuple[Schedule, ...]],
+        schedules: Callable[[], tuple[str | None, ...]],
         gpus: GpuAssignment = NO_GPUS,
     ) -> None:
         self._controller = controller
@@ -154,7 +154,7 @@ class JobServicer(job_pb2_grpc.JobServicer):
         return job_pb2.AcknowledgeReply()
 
 
-def _check_schedules(schedules: tuple[Schedule, ...]) -> None:
+def _check_schedules(schedules: tuple[str | None, ...]) -> None:
     """Check that a client may set the learning rate.
 
     Raises:
@@ -170,9 +170,9 @@ def _check_schedules(schedules: tuple[Schedule, ...]) -> None:
             f"the model has {len(schedules)} optimizers, each with a learning rate of its own",
             "Change the model file, and submit another job with --init-from.",
         )
-    if not isinstance(schedules[0], Constant):
+    if schedules[0] is not None:
         raise _rate_error(
-            f"the learning rate follows the schedule {type(schedules[0]).__name__}",
+            f"the learning rate follows the schedule {schedules[0]}",
             "Only the constant rate of an optimizer, such as Adam(0.001), can be set.",
         )
 

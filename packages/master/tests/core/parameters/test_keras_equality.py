@@ -18,6 +18,7 @@ from edl_master.core.parameters.optimizers import (
     RULES,
     parse_optimizer,
 )
+from edl_master.core.parameters.schedules import find_schedules
 from edl_master.core.parameters.updater import Updater
 from edl_master.core.parameters.values import Values
 
@@ -279,3 +280,17 @@ def test_a_subclass_with_a_known_name_is_refused() -> None:
 
     with pytest.raises(ValueError, match="class of your own"):
         parse_optimizer(opt.serialize(SGD()))
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "Muon", "ScheduleFreeAdamW"])
+def test_a_schedule_is_found_in_what_keras_serializes(kind: str) -> None:
+    """Also of optimizers that workers apply, for which the plane has no rule."""
+    make = getattr(opt, kind)
+    falling = opt.schedules.ExponentialDecay(0.1, 10, 0.5)
+    constant, scheduled = (opt.serialize(make(learning_rate=rate)) for rate in (0.1, falling))
+    assert find_schedules(constant) == (None,)
+    assert find_schedules(scheduled) == ("ExponentialDecay",)
+    scaled = opt.serialize(opt.LossScaleOptimizer(make(learning_rate=falling)))
+    assert find_schedules(scaled) == ("ExponentialDecay",)
+    several = {**constant, "others": [{**scheduled, "variables": ["v"]}]}
+    assert find_schedules(several) == (None, "ExponentialDecay")

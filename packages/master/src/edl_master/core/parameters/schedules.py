@@ -204,3 +204,17 @@ def parse_learning_rate(value: object) -> Schedule:
     kind: Any = _SCHEDULES[name]
     schedule: Schedule = kind(**read_fields(name, kind, config))
     return schedule
+
+
+def find_schedules(serialized: Mapping[str, Any]) -> tuple[str | None, ...]:
+    """Return the name of the schedule of an optimizer and of each of its ``others``.
+
+    It is None for a constant learning rate. Also optimizers are read that have no rule here, which
+    workers apply.
+    """
+    others = tuple(name for each in serialized.get("others") or () for name in find_schedules(each))
+    config = serialized.get("config") or {}
+    if inner := config.get("inner_optimizer"):  # of a LossScaleOptimizer
+        return find_schedules(inner) + others
+    rate = config.get("learning_rate")
+    return (str(rate.get("class_name")) if isinstance(rate, Mapping) else None, *others)
