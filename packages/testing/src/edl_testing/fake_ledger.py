@@ -84,6 +84,7 @@ class FakeLedger:
             before any gets a second one.
         leases_left: how many leases there are at most from now on; None: any number.
         drop_next_reply: the next push takes effect, but its reply is lost.
+        lost_workers: get no lease; a request of one that is dead or frozen may still be open.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class FakeLedger:
         self.send_stacks = False
         self.leave_reason = ""
         self.lost: list[task_pb2.LeaseRef] = []
+        self.lost_workers: set[int] = set()
         self.changed = threading.Condition()
         self.variables: list[task_pb2.Variable] = []
         self.values = np.zeros(0, np.uint8)
@@ -150,12 +152,22 @@ class FakeLedger:
             self.permits.discard(ref.token)
             self.changed.notify_all()
 
+    def lose(self, worker: int) -> None:
+        """Take all tasks away from a worker that is dead, and give it no other."""
+        with self.changed:
+            self.lost_workers.add(worker)
+            for task in self.all_tasks():
+                if task.worker == worker:
+                    self.permits.discard(task.token)
+                    task.token = 0
+            self.changed.notify_all()
+
     def next_lease(self, worker: int) -> task_pb2.Lease | None:
         """Lease the next task of the stage, if one is free."""
         number = self.stage()
         if number is None or not self._has_values(number) or self.leases_left == 0:
             return None
-        if self.replicas.is_lost(worker):
+        if worker in self.lost_workers:
             return None
         for task in self.stages[number]:
             if task.done or task.token or len(task.failures) >= 3:

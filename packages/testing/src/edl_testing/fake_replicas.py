@@ -22,6 +22,7 @@ class ReplicaTasks(Protocol):
     workers_wanted: int
     next_token: int
     received: Any
+    lost_workers: set[int]
 
     def all_tasks(self) -> Iterator[Any]:
         """Return all tasks."""
@@ -57,7 +58,6 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         self._leaving: set[int] = set()
         self.joining: list[int] = []
         self._gone: list[int] = []
-        self._lost: set[int] = set()
         self._open: dict[int, pb.ReplicaStep] = {}
         self._positions: dict[int, list[pb.LeasePosition]] = {}
 
@@ -75,7 +75,7 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
 
     def lose(self, worker: int) -> None:
         """Go on without a member, which gets no lease until it joins again."""
-        self._lost.add(worker)
+        self._tasks.lost_workers.add(worker)
         if worker not in self._reached:
             if worker in self.joining:
                 self.joining.remove(worker)
@@ -89,10 +89,6 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
                 task.token = 0  # nothing can be done with it any more, but steps may still count
         self._stopped.discard(worker)
         self.end()
-
-    def is_lost(self, worker: int) -> bool:
-        """Return whether a worker is lost: a request of one that is frozen may still be open."""
-        return worker in self._lost
 
     def leave(self, worker: int) -> None:
         """Have a member leave."""
@@ -112,7 +108,7 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
             self._check(request.incarnation)
             worker = request.worker_id
             self._addresses[worker] = request.address
-            self._lost.discard(worker)
+            self._tasks.lost_workers.discard(worker)
             if self._has_left(worker):
                 return pb.JoinReply(left=True)
             if worker not in self._reached and worker not in self.joining:

@@ -11,7 +11,7 @@ from conftest import OF_TWO_TASKS, Master, Start, StartProcess, training, two_ta
 from points_jobs import drop_first_replies
 
 from edl_proto.errors import ErrorCode
-from edl_proto.v1 import job_pb2, parameters_pb2, task_pb2
+from edl_proto.v1 import job_pb2, parameters_pb2
 from edl_testing.fake_master import WAIT_S, FakeMaster
 
 Header = parameters_pb2.PushHeader
@@ -174,9 +174,7 @@ def test_a_worker_that_is_killed_repeats_only_what_it_had_not_pushed(
     master.wait_for(lambda: len(master.received.applied) == 1, "a push")
     first.kill()
     first.wait(WAIT_S)
-    for task in master.all_tasks():
-        if task.token:
-            master.revoke(task_pb2.LeaseRef(task=task.lease.task, token=task.token))
+    master.lose(0)
     assert start_process(master.address, 1).wait(WAIT_S) == 0
     assert sorted(master.received.minibatches) == OF_TWO_TASKS
 
