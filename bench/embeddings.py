@@ -165,7 +165,7 @@ class Client:
         if not self._exchange_call.is_pending:
             return
         reply = self._exchange_call.result()
-        assert reply.rows_nbytes == self._inbox.nbytes(self._asked)
+        assert reply.rows_nbytes == (0 if self._asked is None else self._asked.nbytes)
         if isinstance(reply, parameters_pb2.PushReply):
             assert reply.outcome == parameters_pb2.APPLIED, reply
             self._version = reply.version

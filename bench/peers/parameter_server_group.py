@@ -97,6 +97,7 @@ def main(servers: int, floats: int, dim: int, workers: int) -> None:
         pids, addresses = [os.getpid()], ()
         if group is not None:
             processes = ServerProcesses(
+                sys.executable,
                 servers,
                 lambda number: [
                     *("--master", address, "--incarnation", "bench"),

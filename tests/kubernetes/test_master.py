@@ -55,7 +55,7 @@ def test_no_loss_of_a_master_delays_the_next_one(counting_job: MakeJob) -> None:
 
 
 def test_a_drain_needs_no_force_and_all_pods_go_with_the_job(counting_job: MakeJob) -> None:
-    job = counting_job(records=2000, servers=1)
+    job = counting_job(records=10_000, servers=1)  # enough for a drain that takes minutes
     job.wait_for_training()
     job.wait_for_workers()
     assert drain(job, Random(7))
