@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from edl_master.core.parameters.table_spec import Distribution, Initial, TableSpec
+from edl_master.core.parameters.tables.joint_tables import JointTables
 from edl_master.core.parameters.tables.table import Table
 from edl_worker.engines.tensorflow.embedding import initial_rows
 
@@ -25,7 +26,7 @@ def test_master_and_worker_begin_with_the_same_rows(distribution: Distribution) 
     seed, center, spread = 12345, 0.25, 2.0
     table = Table(TableSpec("t", DIM, Initial(distribution, center, spread), seed), ())
     kept = np.empty((IDS.size, DIM), np.float32)
-    table.read(IDS, kept)
+    JointTables([table]).read(IDS, np.array([0, IDS.size]), kept)
     begin = initial_rows.RowInitializer(DISTRIBUTIONS[distribution], center, spread)
     made = initial_rows.initial_rows(begin, tf.constant(IDS), DIM, tf.constant(seed, tf.int64))
     # The master's inverse error function is of single precision.
