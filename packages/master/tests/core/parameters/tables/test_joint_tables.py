@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -51,10 +53,10 @@ def push(tables: list[Table], ids: list[Array], values: Array) -> None:
     joint.apply(joint.resolve(np.concatenate(ids), bounds, values), subtract)
 
 
-def read(tables: list[Table], ids: list[Array], views: object = None) -> Array:
+def read(tables: list[Table], ids: list[Array], views: Any = None) -> Array:
     bounds = np.cumsum([0, *(part.size for part in ids)])
     out = np.full((bounds[-1], DIM), np.nan, np.float32)
-    JointTables(tables).read(np.concatenate(ids), bounds, out, views)  # type: ignore[arg-type]
+    JointTables(tables).read(np.concatenate(ids), bounds, out, views)
     return out
 
 
