@@ -284,7 +284,7 @@ def test_a_subclass_with_a_known_name_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["SGD", "Adam", "Muon", "ScheduleFreeAdamW"])
 def test_a_schedule_is_found_in_what_keras_serializes(kind: str) -> None:
-    """Also of optimizers that workers apply, for which the plane has no rule."""
+    """The plane has no rule for some of these optimizers: workers apply them."""
     make = getattr(opt, kind)
     falling = opt.schedules.ExponentialDecay(0.1, 10, 0.5)
     constant, scheduled = (opt.serialize(make(learning_rate=rate)) for rate in (0.1, falling))

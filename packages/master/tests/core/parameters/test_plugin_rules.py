@@ -15,7 +15,8 @@ from edl_master.core.parameters.model_check import check_fit
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.optimizers import Optimizer, parse_optimizer
 from edl_master.core.parameters.table_spec import Distribution, Initial, TableSpec
-from edl_master.core.parameters.tables.table import RowGradient, Table
+from edl_master.core.parameters.tables.joint_tables import JointTables
+from edl_master.core.parameters.tables.table import Table
 from edl_master.core.parameters.update_rules import (
     ElementwiseRule,
     RuleFailed,
@@ -89,11 +90,11 @@ def test_an_elementwise_rule_updates_rows_of_tables() -> None:
     check_fit(chosen, Layout([], [TABLE]), Async())
     updater = Updater(chosen, Layout([], [TABLE]), None)
     table = Table(TABLE, chosen.row_slots)
-    gradient = RowGradient(np.int64([7]), np.float32([[1, 2]]))
+    joint, ids, bounds = JointTables([table]), np.int64([7]), np.array([0, 1])
     for _ in range(2):
-        updater.apply({}, {}, rows=[(table, table.resolve(gradient))])
+        updater.apply({}, {}, rows=[joint.resolve(ids, bounds, np.float32([[1, 2]]))])
     rows = np.empty((1, 2), np.float32)
-    table.read(gradient.ids, rows, table.take_view())
+    joint.read(ids, bounds, rows, [table.take_view()])
     assert rows.tolist() == [[-3, -6]]
 
 
