@@ -23,19 +23,6 @@ def choose_decay(schema, label, columns):
     return 0.0 if uses_tables else _DECAY
 
 
-def make_optimizer(
-    learning_rate: float = 0.003,
-    weight_decay: float | None = None,
-    schema=None,
-    label=None,
-    columns=None,
-):
-    """Return the optimizer of the recipe."""
-    if weight_decay is None:
-        weight_decay = choose_decay(schema, label, columns)
-    return tf.keras.optimizers.AdamW(learning_rate, weight_decay=weight_decay)
-
-
 class FallingRate(tf.keras.callbacks.Callback):
     """Lowers the learning rate from epoch to epoch, down to zero behind the last one.
 

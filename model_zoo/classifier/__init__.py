@@ -12,7 +12,7 @@ from columns import Columns
 from explanations import predict_or_explain
 from sqlflow import elasticdl_input_function
 from table_schema import label_column
-from table_training import callbacks, make_optimizer
+from table_training import callbacks, choose_decay
 
 
 class DNN(tf.keras.Model):
@@ -67,7 +67,17 @@ class DNN(tf.keras.Model):
         labels = tf.cast(tf.reshape(labels, [-1]), tf.int32)
         return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, predictions)
 
-    default_optimizer = staticmethod(make_optimizer)
+    @staticmethod
+    def default_optimizer(
+        learning_rate: float = 0.003,
+        weight_decay: float | None = None,
+        schema=None,
+        label=None,
+        columns=None,
+    ):
+        if weight_decay is None:
+            weight_decay = choose_decay(schema, label, columns)
+        return tf.keras.optimizers.AdamW(learning_rate, weight_decay=weight_decay)
 
     @staticmethod
     def default_metrics():

@@ -14,7 +14,7 @@ from columns import Columns
 from explanations import predict_or_explain
 from sqlflow import elasticdl_input_function
 from table_schema import label_column
-from table_training import callbacks, make_optimizer
+from table_training import callbacks, choose_decay
 
 
 class DNN(tf.keras.Model):
@@ -68,7 +68,17 @@ class DNN(tf.keras.Model):
     def default_loss(labels, predictions):
         return tf.square(tf.cast(labels, tf.float32) - predictions)
 
-    default_optimizer = staticmethod(make_optimizer)
+    @staticmethod
+    def default_optimizer(
+        learning_rate: float = 0.003,
+        weight_decay: float | None = None,
+        schema=None,
+        label=None,
+        columns=None,
+    ):
+        if weight_decay is None:
+            weight_decay = choose_decay(schema, label, columns)
+        return tf.keras.optimizers.AdamW(learning_rate, weight_decay=weight_decay)
 
     @staticmethod
     def default_metrics():
