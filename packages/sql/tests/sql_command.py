@@ -7,12 +7,19 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from edl.__main__ import run
+from edl_proto.v1 import model_pb2
 from edl_testing.command import Done
 
 Call = Callable[..., Done]
+TRAIN_M = "SELECT role, wage FROM people TRAIN a.B LABEL wage INTO m"
+
+
+class Killed(BaseException):
+    """Raised in place of SIGKILL: only ``finally`` and ``with`` still run."""
 
 
 def prepare_folder() -> None:
@@ -56,3 +63,11 @@ def caller(capsys: pytest.CaptureFixture[str]) -> Call:
         return done
 
     return call
+
+
+def write_model(place: str, job: str) -> None:
+    """Write the model that the job leaves at the output."""
+    model = model_pb2.TrainedModel(model_def="a.B", job=job)
+    system, path = fsspec.core.url_to_fs(place)
+    system.makedirs(path, exist_ok=True)
+    system.pipe_file(f"{path}/trained_model.pb", model.SerializeToString())

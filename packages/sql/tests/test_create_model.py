@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from edl.core.problem import Problem
+from edl_sql.language.columns import as_lists
 from edl_sql.language.parser import parse_statements
-from edl_sql.language.statements import Train
+from edl_sql.language.statements import IfThere, Train
 
 
 def test_the_statement_of_bigquery() -> None:
@@ -31,11 +32,72 @@ def test_the_statement_of_bigquery() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "if_there"),
+    [
+        ("OR REPLACE MODEL", IfThere.REPLACE),
+        ("MODEL IF NOT EXISTS", IfThere.KEEP),
+        ("MODEL", IfThere.REFUSE),
+    ],
+)
+def test_what_is_done_with_a_model_that_is_there(words: str, if_there: IfThere) -> None:
+    (found,) = parse_statements(f"CREATE {words} m OPTIONS(model_type='linear_reg') AS SELECT 1")
+    assert isinstance(found, Train)
+    assert (found.into, found.if_there) == ("m", if_there)
+
+
+@pytest.mark.parametrize(
+    ("item", "terms"),
+    [
+        ("a", ["a"]),
+        ("a AS b", ["a"]),
+        ("*", [".*"]),
+        ("* EXCEPT(a, `b c`)", [r"(?!(?:a|b\ c)$).*"]),
+        ("ML.STANDARD_SCALER(a) OVER() AS b", [["NUMERIC", "a"]]),
+        ("ML.ROBUST_SCALER(a, [25, 75]) OVER()", [["NUMERIC", "a"]]),
+        ("ML.IMPUTER(a, 'mean') OVER()", [["NUMERIC", "a"]]),
+        ("ml.bucketize(a, [1, 2, 3]) AS b", [["BUCKET", "a", [1, 2, 3]]]),
+        ("ML.BUCKETIZE(a, [1, 2, 3], TRUE, 'bucket_ranges')", [["BUCKET", "a", [2]]]),
+        ("ML.HASH_BUCKETIZE(a, 50)", [["CATEGORY_HASH", "a", 50]]),
+        ("ML.ONE_HOT_ENCODER(a) OVER()", [["INDICATOR", "a"]]),
+        (
+            "ML.FEATURE_CROSS(STRUCT(a, ML.BUCKETIZE(b, [1]) AS b, c))",
+            [
+                ["CROSS", ["a", ["BUCKET", "b", [1]]], 1000],
+                ["CROSS", ["a", "c"], 1000],
+                ["CROSS", [["BUCKET", "b", [1]], "c"], 1000],
+            ],
+        ),
+    ],
+)
+def test_transform_means_functions_of_columns(item: str, terms: list[object]) -> None:
+    text = f"CREATE MODEL m TRANSFORM({item}, y AS label) OPTIONS(model_type='linear_reg',"
+    (found,) = parse_statements(f"{text} input_label_cols=['label']) AS SELECT 1")
+    assert isinstance(found, Train)
+    assert [as_lists(term) for term in found.columns[""]] == [*terms, "y"]
+    assert found.label == "y"
+
+
+@pytest.mark.parametrize(
     ("text", "what", "remedy", "marked"),
     [
         ("CREATE TABLE t AS SELECT 1", "only CREATE MODEL", "OPTIONS", "TABLE"),
-        ("CREATE OR REPLACE MODEL m", "replaces no model", "DROP MODEL", "OR"),
-        ("CREATE MODEL m TRANSFORM(a)", "support TRANSFORM", "in the SELECT", "TRANSFORM"),
+        ("CREATE OR MODEL m", "expected REPLACE", "OPTIONS", "MODEL"),
+        ("CREATE MODEL m TRANSFORM(LOG(a) AS b)", "columns and functions", "the SELECT", "LOG"),
+        ("CREATE MODEL m TRANSFORM(a, b * 2)", "columns and functions", "the SELECT", "b"),
+        (
+            "CREATE MODEL m TRANSFORM(a, ML.QUANTILE_BUCKETIZE(b, 3) OVER())",
+            "edl does not support ML.QUANTILE_BUCKETIZE",
+            "The nearest is ML.BUCKETIZE",
+            "ML",
+        ),
+        ("CREATE MODEL m TRANSFORM(ML.IMPUTER(b, 'median') OVER())", "IMPUTER", "'mean'", "ML"),
+        ("CREATE MODEL m TRANSFORM(ML.BUCKETIZE(b, [2, 1]))", "must increase", "BUCKET", "ML"),
+        (
+            "CREATE MODEL m TRANSFORM(ML.FEATURE_CROSS(STRUCT(a, ML.MAX_ABS_SCALER(b) OVER())))",
+            "CROSS cannot be of NUMERIC",
+            "CROSS",
+            "ML",
+        ),
         (
             "CREATE MODEL m OPTIONS(model_type='kmeans') AS SELECT 1",
             "no model_type KMEANS",

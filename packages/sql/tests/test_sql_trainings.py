@@ -8,13 +8,12 @@ from typing import Any
 
 import fsspec
 import pytest
-from sql_command import Call, caller, prepare_folder
+from sql_command import TRAIN_M, Call, Killed, caller, prepare_folder, write_model
 
 from edl.core import exit_codes
 from edl.core.exit_numbers import INTERRUPTED
 from edl.core.job_result import JobResult
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.v1 import model_pb2
 
 
 @pytest.fixture
@@ -99,10 +98,6 @@ def test_a_store_that_takes_no_model_is_found_before_rows_are_read(
     assert "where: memory://none/models/m, line 1, column 57\n" in refused
 
 
-class Killed(BaseException):
-    """Raised in place of SIGKILL: only ``finally`` and ``with`` still run."""
-
-
 def kill_statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Kill every statement that trains once its job has begun; return the names of the jobs."""
     jobs: list[str] = []
@@ -115,20 +110,9 @@ def kill_statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return jobs
 
 
-def write_model(place: str, job: str) -> None:
-    """Write the model that the job leaves at the output."""
-    model = model_pb2.TrainedModel(model_def="a.B", job=job)
-    system, path = fsspec.core.url_to_fs(place)
-    system.makedirs(path, exist_ok=True)
-    system.pipe_file(f"{path}/trained_model.pb", model.SerializeToString())
-
-
 def files_of(place: str) -> list[str]:
     system, path = fsspec.core.url_to_fs(place)
     return sorted(found.removeprefix(path).lstrip("/") for found in system.find(path))
-
-
-TRAIN_M = "SELECT role, wage FROM people TRAIN a.B LABEL wage INTO m"
 
 
 @pytest.mark.parametrize("place", ["kept", "memory://bucket/kept"])

@@ -8,6 +8,7 @@ for the job is killed, the model names the job, and so finds what was written.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -64,6 +65,54 @@ class SqlModels:
         except storage.StoreError as error:
             raise self._unwritable(name, error) from None
 
+    def replacement(self, name: str, job: str) -> str:
+        """Return where a job writes a model that is to replace the one of this name.
+
+        Raises:
+            EdlError: a store has the models, which cannot exchange two of them at once.
+        """
+        if scheme(self._place):
+            raise EdlError(
+                ErrorCode.USAGE,
+                f"there is a model {name} already, and a store cannot exchange models",
+                where=self.place(name),
+                remedy=f"Train under another name, or remove it first: DROP MODEL {name};",
+            )
+        return f"{self._place}/.{name}.{job}.replacement"
+
+    def replace(self, name: str, job: str) -> None:
+        """Put the model that a job has written as a replacement in the place of its predecessor.
+
+        Whenever this process is killed, one of both is complete, and the next call finishes it.
+
+        Raises:
+            EdlError: it cannot be renamed.
+        """
+        new, announcement = Path(self.replacement(name, job)), Path(self._announcement(name, job))
+        try:
+            with announcement.open() as about:
+                fcntl.flock(about, fcntl.LOCK_EX)  # another process may be at the same
+                if new.is_dir():
+                    shutil.copyfile(announcement, new / ABOUT)
+                    if self.exists(name):
+                        self.remove(name, new)
+                    else:
+                        new.rename(self.place(name))
+                announcement.unlink()
+        except FileNotFoundError:  # another process has done it
+            return
+        except OSError as error:
+            raise self._unwritable(name, error) from None
+
+    def finish_replacements(self, name: str) -> None:
+        """Replace a model whose replacement is complete, but whose statement was killed."""
+        if scheme(self._place):
+            return
+        for job in self.find_announced_jobs(name):
+            with contextlib.suppress(EdlError):
+                if trained_models.read(self.replacement(name, job)).job == job:
+                    self.replace(name, job)
+
     def announce(self, name: str, job: str, about: Mapping[str, Any]) -> None:
         """Write what ``read_description`` returns once the model of this job is there.
 
@@ -80,6 +129,8 @@ class SqlModels:
 
     def withdraw(self, name: str, job: str) -> None:
         """Remove what was announced: the job was not started, or its model is described."""
+        if not scheme(self._place):
+            shutil.rmtree(self.replacement(name, job), ignore_errors=True)
         with contextlib.suppress(FileNotFoundError, storage.StoreError):
             storage.remove_file(self._announcement(name, job))
 
@@ -151,8 +202,11 @@ class SqlModels:
                     found[name] = self.read_description(name)
         return found
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str, successor: Path | None = None) -> None:
         """Remove a model; a folder has first a name that no statement finds.
+
+        Args:
+            successor: a folder that takes its place.
 
         Raises:
             EdlError: it cannot be removed.
@@ -164,6 +218,8 @@ class SqlModels:
             else:
                 hidden = Path(f"{self._place}/.{name}.{secrets.token_hex(4)}.dropped")
                 Path(place).rename(hidden)
+                if successor:
+                    successor.rename(place)
                 shutil.rmtree(hidden)
         except (OSError, storage.StoreError) as error:
             raise EdlError(

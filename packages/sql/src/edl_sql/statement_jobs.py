@@ -37,13 +37,17 @@ class StatementJobs:
         self._catalog = catalog
         self._report = report
 
-    def check_free(self, model: str) -> None:
+    def check_free(self, model: str, *, replaces: bool = False) -> None:
         """Check that no model of this name is there or is being trained, and one can be written.
+
+        Args:
+            replaces: there may be one that a statement has trained.
 
         Raises:
             Problem: one is.
             EdlError: the store of the models does not answer, or takes nothing.
         """
+        self._models.finish_replacements(model)
         # Other machines may train models of the same place: of their jobs, nothing is known.
         known = [job for job in self._models.find_announced_jobs(model) if self._catalog.has(job)]
         running = [job for job in known if not self._catalog.find(job).status(job).is_over]
@@ -55,11 +59,15 @@ class StatementJobs:
                 f" Or end it: edl stop {running[0]}",
             )
         if self._models.exists(model):
-            raise usage(
-                f"there is a model {model} already",
-                where=self._models.place(model),
-                remedy="Choose another name after INTO, or delete the folder.",
-            )
+            if not replaces:
+                raise usage(
+                    f"there is a model {model} already",
+                    where=self._models.place(model),
+                    remedy="Choose another name, write CREATE OR REPLACE MODEL, or delete the"
+                    " folder.",
+                )
+            self._models.read_description(model)  # nothing else is replaced
+            self._models.replacement(model, "")
         self._models.check_writable(model)
         for job in known:
             self._models.withdraw(model, job)
@@ -71,6 +79,7 @@ class StatementJobs:
             EdlError: as ``SqlModels.read_description``; it names the job of a model that does not
                 exist yet.
         """
+        self._models.finish_replacements(model)
         try:
             return self._models.read_description(model)
         except EdlError as error:
@@ -101,24 +110,33 @@ class StatementJobs:
         )
 
     @contextmanager
-    def training(self, model: str, model_def: str, about: Mapping[str, Any]) -> Iterator[str]:
-        """Yield the name of a job that trains a model for later statements.
+    def training(
+        self, model: str, model_def: str, about: Mapping[str, Any], *, replaces: bool = False
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the name of a job that trains a model for later statements, and its output.
 
         Args:
+            replaces: a model of this name can be used until the job is done, and is replaced then.
             about: what statements have to know about the model.
 
         Raises:
             EdlError: nothing can be written where models are.
         """
         with self.running(names.find_subject(model_def)) as job:
+            replaces = replaces and self._models.exists(model)
+            place = self._models.place(model)
+            output = self._models.replacement(model, job) if replaces else place
             self._models.announce(model, job, about)
             try:
-                yield job
+                yield job, output
             except Exception:
                 if not self._may_finish(job):
                     self._models.withdraw(model, job)
                 raise
-            self._models.write_description(model, job, about)
+            if replaces:
+                self._models.replace(model, job)
+            else:
+                self._models.write_description(model, job, about)
 
     def _may_finish(self, job: str) -> bool:
         """Return whether a job goes on without this process; a failed one has lost its records."""

@@ -10,7 +10,7 @@ from edl.plugins.jobs import api, learns_label, takes_parameter
 from edl.plugins.options import Verb
 from edl.plugins.texts import plural
 from edl_sql.language.selection import check_label, check_values, select
-from edl_sql.language.statements import Train
+from edl_sql.language.statements import IfThere, Train
 from edl_sql.statement_checks import check_metrics, check_parameters, mark_errors, with_keras_names
 from edl_sql.statement_context import StatementContext
 from edl_sql.tables.queries import primary_keys
@@ -27,9 +27,13 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
     Raises:
         EdlError, Problem: it does not fit the database or the model, or a job failed.
     """
-    output, at = context.models.place(statement.into), statement.positions
-    with mark_errors(at, "INTO"):
-        context.jobs.check_free(statement.into)
+    place, at = context.models.place(statement.into), statement.positions
+    if statement.if_there is IfThere.KEEP and context.models.exists(statement.into):
+        context.report(f"there is a model {statement.into} already: it stays")
+        return {"model": statement.into, "output": place, "job": ""}
+    replaces = statement.if_there is IfThere.REPLACE
+    with mark_errors(at, "INTO", statement.into):
+        context.jobs.check_free(statement.into, replaces=replaces)
     with mark_errors(at, "TRAIN"):
         found = find_model(statement.model_def, statement.params, context.settings.model_zoo)
     statement = replace(statement, model_def=found.model_def, params=dict(found.params))
@@ -86,7 +90,9 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
                 if each["name"] != schema["label"]
             },
         }
-        with context.jobs.training(statement.into, statement.model_def, about) as job:
+        with context.jobs.training(
+            statement.into, statement.model_def, about, replaces=replaces
+        ) as (job, output):
             result = api.train(
                 progress=context.progress,
                 name=job,
@@ -97,13 +103,13 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
                 output=output,
                 **settings,
             )
-    context.report(f"the model {statement.into} is in {output}")
+    context.report(f"the model {statement.into} is in {place}")
     metrics = {name: float(value) for name, value in result.metrics.items()}
     if metrics:
         context.report(", ".join(f"{name} {value:.6g}" for name, value in metrics.items()))
     return {
         "model": statement.into,
-        "output": output,
+        "output": place,
         "label": label,
         "rows": schema["rows"],
         "epochs": settings["num_epochs"],

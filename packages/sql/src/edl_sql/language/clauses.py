@@ -75,7 +75,8 @@ class ClauseReader:
 
     def _begins_clause(self) -> bool:
         """Return whether the next word begins a clause, and is not a name such as ``label``."""
-        if not is_word(self.words[self.index], *CLAUSES):
+        word = self.words[self.index]
+        if word.depth or not is_word(word, *CLAUSES):
             return False
         after = self.words[self.index + 1 : self.index + 2]
         return bool(after) and after[0].text not in (",", ".") and not is_word(after[0], *CLAUSES)
@@ -89,10 +90,18 @@ class ClauseReader:
 
     def accept(self, *signs: str) -> bool:
         """Read the next word if it is one of these; return whether it is."""
-        if self.has_more() and is_word(self.words[self.index], *signs):
-            self.index += 1
-            return True
-        return False
+        found = self.sees(*signs)
+        self.index += found
+        return found
+
+    def sees(self, *signs: str) -> bool:
+        """Return whether the next word is one of these."""
+        return self.has_more() and is_word(self.words[self.index], *signs)
+
+    def expect(self, sign: str) -> None:
+        """Read the next word, which must be this one."""
+        if not self.accept(sign):
+            raise self.mistake(f"expected {sign}", 0, self.example)
 
     def read_model_name(self, clause: str) -> str:
         if not self.has_more() or is_word(self.words[self.index], *CLAUSES):

@@ -116,15 +116,43 @@ def _term(reader: ClauseReader, allowed: Sequence[str]) -> ColumnTerm:
         arguments.append(reader.read_value(function))
     if not reader.accept(")"):
         raise reader.mistake(f"expected a comma or ) in {name}", 0, f"For example: {form.usage}")
-    if not form.least <= len(arguments) <= form.most:
-        raise _at(reader, start, f"{name} has the wrong number of arguments", _like(form))
-    for place, argument, check in zip(places, arguments, _CHECKS[function], strict=False):
+    found = ColumnFunction(function, of, tuple(arguments))
+    check_arguments(reader, start, found, places, is_input="INDICATOR" in allowed)
+    return found
+
+
+def check_arguments(
+    reader: ClauseReader,
+    start: int,
+    found: ColumnFunction,
+    places: Sequence[int] = (),
+    *,
+    is_input: bool,
+) -> None:
+    """Check what a function is of, and number and values of its arguments.
+
+    Args:
+        start: index of the function's word.
+        places: those of its arguments; by default errors mark the function.
+        is_input: each of its categories is an input of the network.
+
+    Raises:
+        Problem: one is wrong.
+    """
+    form = _FORMS[found.name]
+    for inner in found.of:
+        if isinstance(inner, ColumnFunction) and inner.name not in form.of:
+            raise _at(reader, start, f"{found.name} cannot be of {inner.name}", _like(form))
+    if not form.least <= len(found.arguments) <= form.most:
+        raise _at(reader, start, f"{found.name} has the wrong number of arguments", _like(form))
+    for number, (argument, check) in enumerate(
+        zip(found.arguments, _CHECKS[found.name], strict=False)
+    ):
         wrong = check(argument)
         if wrong:
-            raise _at(reader, place, f"{name}: {wrong}", _like(form))
-    found = ColumnFunction(function, of, tuple(arguments))
-    _check_size(reader, start, found, allowed)
-    return found
+            place = places[number] if places else start
+            raise _at(reader, place, f"{found.name}: {wrong}", _like(form))
+    _check_size(reader, start, found, is_input)
 
 
 def _operands(reader: ClauseReader, function: str, form: _Form) -> tuple[ColumnTerm, ...]:
@@ -142,11 +170,9 @@ def _operands(reader: ClauseReader, function: str, form: _Form) -> tuple[ColumnT
     return tuple(found)
 
 
-def _check_size(
-    reader: ClauseReader, start: int, found: ColumnFunction, allowed: Sequence[str]
-) -> None:
+def _check_size(reader: ClauseReader, start: int, found: ColumnFunction, is_input: bool) -> None:
     """Refuse too many categories where each of them is an input of the network."""
-    is_input = found.name in ("CATEGORY_ID", "CATEGORY_HASH", "CROSS") and "INDICATOR" in allowed
+    is_input = found.name in ("CATEGORY_ID", "CATEGORY_HASH", "CROSS") and is_input
     inner = found.of[0] if found.name == "INDICATOR" else found if is_input else None
     if not isinstance(inner, ColumnFunction) or inner.name == "BUCKET":
         return

@@ -1,7 +1,8 @@
 """The statement ``CREATE MODEL`` of BigQuery: another spelling of TRAIN.
 
-CREATE MODEL my_model OPTIONS(model_type='dnn_regressor', input_label_cols=['price'],
-    hidden_units=[10, 100]) AS SELECT …;
+CREATE OR REPLACE MODEL my_model TRANSFORM(* EXCEPT(id))
+    OPTIONS(model_type='dnn_regressor', input_label_cols=['price'], hidden_units=[10, 100])
+    AS SELECT …;
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from edl.plugins.errors import Problem
 from edl.plugins.options import BY_NAME
 from edl.plugins.texts import did_you_mean
 from edl_sql.language.clauses import ClauseReader
-from edl_sql.language.statements import Train
+from edl_sql.language.statements import IfThere, Train
 from edl_sql.language.tokens import SqlToken, is_word
+from edl_sql.language.transform import Transform, read_transform
 
 _EXAMPLE = "CREATE MODEL m OPTIONS(model_type='dnn_regressor', input_label_cols=['y']) AS SELECT …;"
 _MODELS = {
@@ -59,7 +61,8 @@ def read_create_model(text: str, words: Sequence[SqlToken]) -> Train:
         Problem: it is wrong, or has what edl lacks; the error names what is nearest.
     """
     reader = ClauseReader(text, words[1 : find_select(words)], _EXAMPLE)
-    into = _read_name(reader)
+    if_there, into = _read_name(reader)
+    transform = read_transform(reader) if reader.accept("TRANSFORM") else Transform()
     options = _Options(reader)
     if not reader.accept("AS") or find_select(words) >= len(words):
         raise reader.mistake("expected AS and a SELECT", 0, _EXAMPLE)
@@ -72,26 +75,26 @@ def read_create_model(text: str, words: Sequence[SqlToken]) -> Train:
         into,
         {_PARAMETERS.get(name, name): value for name, value in options.values.items()},
         settings,
-        label=label,
+        {"": tuple(transform.terms)} if transform.terms else {},
+        transform.renamed.get(label, label),
+        if_there=if_there,
         text=text[words[0].start : words[-1].end],
     )
 
 
-def _read_name(reader: ClauseReader) -> str:
-    """Read the words up to the name of the model."""
+def _read_name(reader: ClauseReader) -> tuple[IfThere, str]:
+    """Read the words up to the name of the model; return what is done if it is there, and it."""
+    if_there = IfThere.REFUSE
     if reader.accept("OR"):
-        raise reader.mistake(
-            "edl replaces no model", -1, "Remove it first: DROP MODEL IF EXISTS my_model;"
-        )
+        reader.expect("REPLACE")
+        if_there = IfThere.REPLACE
     if not reader.accept("MODEL"):
         raise reader.mistake("only CREATE MODEL is known", 0, _EXAMPLE)
     if reader.accept("IF"):
-        raise reader.mistake("edl does not know IF NOT EXISTS here", -1, _EXAMPLE)
-    name = reader.read_model_name("MODEL")
-    if reader.accept("TRANSFORM"):
-        remedy = "Compute columns in the SELECT, or use functions of COLUMN with SELECT … TRAIN."
-        raise reader.mistake("edl does not support TRANSFORM", -1, remedy)
-    return name
+        reader.expect("NOT")
+        reader.expect("EXISTS")
+        if_there = IfThere.KEEP
+    return if_there, reader.read_model_name("MODEL")
 
 
 class _Options:

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from edl_sql.language.columns import ColumnTerm
 from edl_sql.language.positions import NOWHERE, SqlPositions
+
+
+class IfThere(Enum):
+    """What TRAIN does if there is a model of its name."""
+
+    REFUSE = auto()
+    REPLACE = auto()
+    """The model can be used until the new one is trained."""
+    KEEP = auto()
+    """No new one is trained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +33,7 @@ class Train:
         label: the column to learn; empty for the last one.
         into: name of the trained model.
         validation: a SELECT of rows that measure the model in training; empty for none.
+        if_there: what is done if there is a model of that name.
         text: the whole statement.
     """
 
@@ -33,6 +45,7 @@ class Train:
     columns: dict[str, tuple[ColumnTerm, ...]] = field(default_factory=dict)
     label: str = ""
     validation: str = ""
+    if_there: IfThere = IfThere.REFUSE
     text: str = field(default="", compare=False)
     positions: SqlPositions = field(default=NOWHERE, compare=False)
 
