@@ -209,6 +209,7 @@ def test_checkpoints_carry_a_stopped_job_on(
     assert refused.code == 5, str(refused)
     assert "--overwrite replaces a model that again has written there" in refused.err
     assert load_file(output / "parameters.safetensors").values(), "it is as it was"
+    assert edl("list", "-o", "name").out.split() == ["again"], "the refused job is gone"
     edl("export", "again", "--overwrite")
     assert edl("list", "-o", "name").out.split() == ["again"], "the short job is gone"
     edl("resume", "again", "--detach")

@@ -47,7 +47,7 @@ def test_an_option_without_its_value(attempt: Attempt) -> None:
 
 def test_a_pattern_that_the_shell_has_expanded(attempt: Attempt) -> None:
     assert_told(
-        attempt("train", "--data", "a.recordio", "b.recordio"), 2, "b.recordio", "Quote patterns"
+        attempt("train", "--data", "a.recordio", "b.recordio"), 2, "b.recordio", "quote patterns"
     )
 
 

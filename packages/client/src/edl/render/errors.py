@@ -141,7 +141,7 @@ def _usage(error: click.ClickException) -> Problem:
     text = text[:1].lower() + text[1:]
     if "unexpected extra argument" in text:
         help_hint = (
-            'Quote patterns, so that the shell leaves them alone: --data "train/*.recordio".'
+            'Put each value after its option, and quote patterns: --data "train/*.recordio".'
             if "--data" in _option_names(context)
             else _example(context) or help_hint
         )

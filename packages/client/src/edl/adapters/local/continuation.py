@@ -103,7 +103,13 @@ class LocalContinuation:
         if not self._store.create(own, spec, supervisor_command(), command):
             # Another command has begun meanwhile.
             return self.export(name, output, overwrite=overwrite)
-        LocalLauncher(self._store, command).start(own)
+        try:
+            LocalLauncher(self._store, command).start(own)
+        except EdlError as error:
+            if error.code == ErrorCode.OUTPUT_EXISTS:
+                # The error says everything; a failed job would only stay in lists.
+                self._backend.delete(own)
+            raise
         return own
 
 
