@@ -45,6 +45,14 @@ def test_what_is_done_with_a_model_that_is_there(words: str, if_there: IfThere) 
     assert (found.into, found.if_there) == ("m", if_there)
 
 
+@pytest.mark.parametrize(("kind", "label"), [("linear_reg", "label"), ("autoencoder", "")])
+def test_the_label_without_input_label_cols(kind: str, label: str) -> None:
+    text = f"CREATE MODEL m OPTIONS(model_type='{kind}', data_split_method='no_split') AS SELECT 1"
+    (found,) = parse_statements(text)
+    assert isinstance(found, Train)
+    assert (found.label, found.params) == (label, {})
+
+
 @pytest.mark.parametrize(
     ("item", "terms"),
     [
@@ -80,7 +88,8 @@ def test_transform_means_functions_of_columns(item: str, terms: list[object]) ->
 @pytest.mark.parametrize(
     ("text", "what", "remedy", "marked"),
     [
-        ("CREATE TABLE t AS SELECT 1", "only CREATE MODEL", "OPTIONS", "TABLE"),
+        ("CREATE TABLE t AS SELECT 1", "does not send CREATE", "own client", "CREATE"),
+        ("CREATE MODEL m OPTIONS(model_type='onnx')", "no model_type ONNX", "init-from", "model_"),
         ("CREATE OR MODEL m", "expected REPLACE", "OPTIONS", "MODEL"),
         ("CREATE MODEL m TRANSFORM(LOG(a) AS b)", "columns and functions", "the SELECT", "LOG"),
         ("CREATE MODEL m TRANSFORM(a, b * 2)", "columns and functions", "the SELECT", "b"),

@@ -54,6 +54,7 @@ def test_which_models_there_are(sql: Call) -> None:
     assert (told["label"], told["columns"]) == ("wage", {"role": "text"})
     assert "from:       role (text)\n" in sql("-e", "DESCRIBE wages").out
     assert "Did you mean wages?" in sql("-e", "DESCRIBE wage", code=4).err
+    assert sql("-e", "DESCRIBE people").out.split()[-2:] == ["wage", "REAL"]
 
 
 @pytest.mark.parametrize("place", ["models", "memory://bucket/dropped"])

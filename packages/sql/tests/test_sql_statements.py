@@ -224,10 +224,11 @@ def test_the_way_a_model_was_trained() -> None:
         ("SELECT a TRAIN m LABEL INTO x", "expected the column to learn", "INTO x"),
         ("SELECT a TRAIN m USING n INTO x", "USING of a trained model is for PREDICT", "USING n"),
         ("SELECT a PREDICT c USING m", "PREDICT needs a table and a column", "c USING m"),
-        ("SELECT a PREDICT t.c WITH a=1 USING m", "expected USING", "WITH a=1"),
+        ("SELECT a PREDICT t.c WITH a=1 USING m", "there is no setting a", "a=1"),
+        ("SELECT a PREDICT t.c WITH predict.batch_size=0 USING m", "batch_size: ", "predict.b"),
         ("SELECT a PREDICT t.c USING m n", "n is not expected here", "n"),
         ("SHOW TABLES", "only SHOW MODELS and SHOW TRAIN are known", "SHOW TABLES"),
-        ("DROP TABLE t", "only DROP MODEL is known", "DROP TABLE"),
+        ("DROP TABLE t", "edl sql does not send DROP", "DROP TABLE"),
         ("DESCRIBE m n", "n is not expected here", "n"),
     ],
 )
@@ -252,6 +253,20 @@ def test_a_mistake_is_marked(text: str, what: str, marked: str) -> None:
         ("SELECT a FROM t TO EXPLAIN my-m INTO r.t", Explain("SELECT a FROM t", "my-m", "r.t")),
         ("SELECT a FROM t explain e", Query("SELECT a FROM t explain e")),
         ("SELECT train.a FROM t, train", Query("SELECT train.a FROM t, train")),
+        *(
+            (query, Query(query))
+            for query in (
+                "SELECT * FROM iris.train LIMIT 5",
+                "SELECT * FROM train WHERE a = 1",
+                "SELECT train FROM t",
+                "SELECT a FROM t ORDER BY train DESC",
+                "SELECT ml.predict(a) FROM t",
+            )
+        ),
+        (
+            "SELECT a FROM t PREDICT t.p WITH predict.batch_size=8 USING m",
+            Predict("SELECT a FROM t", "t", "p", "m", {"minibatch_size": 8}),
+        ),
         ("WITH x AS (SELECT 1) SELECT * FROM x", Query("WITH x AS (SELECT 1) SELECT * FROM x")),
     ],
 )

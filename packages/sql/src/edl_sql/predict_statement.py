@@ -79,7 +79,7 @@ def _predict_rows(
             f" {target.table}, and rows with equal {', '.join(target.alike)} get equal"
             " predictions"
         )
-        options = context.options_of(Verb.PREDICT)
+        options = {**context.options_of(Verb.PREDICT), **statement.settings}
         if about["is_classifier"]:
             options["postprocess"] = "argmax"
         with context.jobs.running(f"predict-{statement.using}") as job:

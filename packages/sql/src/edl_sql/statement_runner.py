@@ -7,18 +7,27 @@ from typing import Any
 
 from edl.plugins.jobs import job_catalog
 from edl.plugins.options import BY_NAME, Given, read_value
+from edl_proto.errors import EdlError, ErrorCode
 from edl_sql.databases.database import Database
 from edl_sql.evaluate_statement import evaluate
 from edl_sql.explain_statement import explain
 from edl_sql.language.parser import parse_statements
-from edl_sql.language.statements import Evaluate, Explain, Predict, Query, Statement, Train
+from edl_sql.language.statements import (
+    Describe,
+    Evaluate,
+    Explain,
+    Predict,
+    Query,
+    Statement,
+    Train,
+)
 from edl_sql.language.tokens import Dialect, dialect_of
 from edl_sql.model_statements import run_about_models
 from edl_sql.models import SqlModels
 from edl_sql.predict_statement import predict
 from edl_sql.statement_context import SqlSettings, StatementContext
 from edl_sql.statement_jobs import StatementJobs
-from edl_sql.tables.queries import read_rows
+from edl_sql.tables.queries import column_types, read_rows
 from edl_sql.train_statement import train
 
 MAX_ROWS = 1000
@@ -97,5 +106,13 @@ class StatementRunner:
                 if len(rows) > MAX_ROWS:
                     self._context.report(f"only the first {MAX_ROWS} rows are shown")
                 return {"columns": columns, "rows": rows[:MAX_ROWS]}
+            case Describe(model):
+                try:
+                    return run_about_models(statement, self._context.models, self._context.jobs)
+                except EdlError as error:
+                    described = column_types(self._context.database, model)
+                    if error.code != ErrorCode.MODEL_NOT_FOUND or not described:
+                        raise
+                    return {"columns": ["COLUMN", "TYPE"], "rows": described}
             case _:
                 return run_about_models(statement, self._context.models, self._context.jobs)

@@ -40,6 +40,13 @@ _NOT_HERE = {
     "StackedRNNClassifier": "classifier.DNN",
     "AutoClassifier": "classifier.DNN",
     "AutoRegressor": "regressor.DNN",
+    "StackedBiLSTMClassifier": "classifier.DNN",
+    "LSTMBasedTimeSeriesModel": "regressor.DNN, with earlier values as columns",
+    "RNNBasedTimeSeriesModel": "regressor.DNN, with earlier values as columns",
+    "ARIMAWithSTLDecomposition": "regressor.DNN, with earlier values as columns",
+    "OneClassSVM": "anomaly.Autoencoder",
+    "ScoreCard": "LinearClassifier",
+    "GCN": "classifier.DNN",
 }
 """Models of SQLFlow that edl lacks, and what is nearest."""
 _FURTHER_ZOOS = ("model_zoo", IMAGE_ZOO)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
 from edl.plugins.errors import Problem
@@ -14,6 +14,16 @@ from edl_sql.language.tokens import SqlToken, is_word, mistake
 
 CLAUSES = ("WITH", "COLUMN", "LABEL", "USING", "INTO")
 _MODEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_NEAREST = {
+    "train.max_steps": "Write train.epoch.",
+    "train.save_checkpoints_steps": "Write train.checkpoint_steps, with train.checkpoint_dir.",
+    "train.verbose": "Leave it out: edl logs shows what workers write.",
+    "train.log_every_n_iter": "Leave it out: edl logs shows what workers write.",
+    "validation.steps": "Leave it out, or write LIMIT in validation.select.",
+    "validation.start_delay_secs": "Leave it out: edl measures after each epoch.",
+    "validation.throttle_secs": "Leave it out: edl measures after each epoch.",
+}
+"""Settings of SQLFlow that edl lacks, and what to write in their place."""
 _CONSTANTS = {"true": True, "false": False, "null": None, "none": None}
 
 
@@ -144,10 +154,9 @@ class ClauseReader:
                 place, key = params, name[-1]
             else:
                 self.index = start
-                others = did_you_mean(whole, known) or f"Settings are {', '.join(known)}."
-                if prefixes and not others.startswith("Did"):
-                    others = f"Parameters of the model need no prefix; {others.lower()}"
-                raise self.mistake(f"there is no setting {whole}", 0, others)
+                raise self.mistake(
+                    f"there is no setting {whole}", 0, _remedy(whole, known, prefixes)
+                )
             if place is params and key in given:
                 self.index = start
                 raise self.mistake(f"{key} comes from the SELECT", 0, "Leave it out.")
@@ -208,6 +217,14 @@ class ClauseReader:
                 f"the value of {name} is too large for a float", 0, "Write a number below 1.8e308."
             )
         return value
+
+
+def _remedy(setting: str, known: Collection[str], prefixes: Collection[str]) -> str:
+    """Return what to do about a setting that is not known."""
+    if nearest := _NEAREST.get(setting) or did_you_mean(setting, known):
+        return nearest
+    settings = f"ettings are {', '.join(known)}."
+    return f"Parameters of the model need no prefix; s{settings}" if prefixes else f"S{settings}"
 
 
 def _is_finite(value: object) -> bool:

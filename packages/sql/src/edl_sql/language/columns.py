@@ -85,6 +85,11 @@ _FORMS = {
 }
 
 
+_SPLIT = "edl splits no texts: select the values as columns of their own, or as an array."
+_NEAREST = dict.fromkeys(("SPARSE", "SEQ_CATEGORY_ID", "WEIGHTED_CATEGORY"), _SPLIT)
+"""Functions of SQLFlow that edl lacks, and what to do."""
+
+
 def read_terms(reader: ClauseReader) -> tuple[ColumnTerm, ...]:
     """Read the terms after COLUMN.
 
@@ -107,7 +112,8 @@ def _term(reader: ClauseReader, allowed: Sequence[str]) -> ColumnTerm:
     if form is None or function not in allowed:
         known = ", ".join(allowed) or "none"
         what = "there is no function" if form is None else "there can be no function"
-        raise _at(reader, start, f"{what} {name} here", f"Functions here are {known}.")
+        remedy = _NEAREST.get(function, f"Functions here are {known}.")
+        raise _at(reader, start, f"{what} {name} here", remedy)
     of = _operands(reader, function, form)
     arguments: list[object] = []
     places = []
@@ -144,7 +150,9 @@ def check_arguments(
         if isinstance(inner, ColumnFunction) and inner.name not in form.of:
             raise _at(reader, start, f"{found.name} cannot be of {inner.name}", _like(form))
     if not form.least <= len(found.arguments) <= form.most:
-        raise _at(reader, start, f"{found.name} has the wrong number of arguments", _like(form))
+        has_delimiter = len(found.arguments) == 2 and found.arguments[1] == ","
+        remedy = _SPLIT if has_delimiter else _like(form)
+        raise _at(reader, start, f"{found.name} has the wrong number of arguments", remedy)
     for number, (argument, check) in enumerate(
         zip(found.arguments, _CHECKS[found.name], strict=False)
     ):

@@ -36,12 +36,32 @@ _NEAREST = {
     "AUTOML_REGRESSOR": "DNN_REGRESSOR",
     "KMEANS": "AUTOENCODER",
     "PCA": "AUTOENCODER",
+    "ARIMA_PLUS": "DNN_REGRESSOR, with earlier values as columns of the SELECT",
+    "MATRIX_FACTORIZATION": "SELECT … TRAIN regressor.deepfm.DeepFM COLUMN EMBEDDING(user, 8), …",
+    "TENSORFLOW": "edl train --init-from, which begins with the values of a file",
+    "ONNX": "edl train --init-from, which begins with the values of a file",
 }
 _SETTINGS = {
     "max_iterations": "num_epochs",
     "batch_size": "minibatch_size",
     "optimizer": "optimizer",
 }
+_SIMPLER = "weight_decay=2 keeps a network simple, and is the default."
+_OTHER_OPTIONS = {
+    "dropout": _SIMPLER,
+    "l1_reg": _SIMPLER,
+    "l2_reg": _SIMPLER,
+    "early_stop": "max_iterations is the number of epochs; the rate falls to zero behind the last.",
+    "data_split_method": "NO_SPLIT is the only one: leave rows out by WHERE, and TO EVALUATE them.",
+    "auto_class_weights": "Repeat the rows of rare classes in the SELECT, by UNION ALL.",
+    "class_weights": "Repeat the rows of rare classes in the SELECT, by UNION ALL.",
+    "learn_rate_strategy": "The rate falls from learn_rate to zero.",
+    "activation_fn": "The networks have relu only.",
+    "enable_global_explain": "SELECT … TO EXPLAIN my_model; explains a model at any time.",
+}
+"""Options of BigQuery that edl lacks, and what is nearest."""
+_LABEL = "label"
+"""The column to learn if no option names one."""
 _PARAMETERS = {"learn_rate": "learning_rate"}
 
 
@@ -64,10 +84,10 @@ def read_create_model(text: str, words: Sequence[SqlToken]) -> Train:
     if_there, into = _read_name(reader)
     transform = read_transform(reader) if reader.accept("TRANSFORM") else Transform()
     options = _Options(reader)
+    model = options.take_model()
     if not reader.accept("AS") or find_select(words) >= len(words):
         raise reader.mistake("expected AS and a SELECT", 0, _EXAMPLE)
-    model = options.take_model()
-    label = options.take_label()
+    label = options.take_label() if model != _MODELS["AUTOENCODER"] else ""
     settings = options.take_settings()
     return Train(
         text[words[find_select(words)].start : words[-1].end],
@@ -129,7 +149,7 @@ class _Options:
     def take_label(self) -> str:
         match self.values.pop("input_label_cols", []):
             case []:
-                return ""
+                return _LABEL
             case [str(label)]:
                 return label
             case _:
@@ -145,6 +165,11 @@ class _Options:
                     BY_NAME[option].kind.read(found[option])
                 except ValueError as error:
                     raise self._mistake(name, f"{name}: {error}", _EXAMPLE) from None
+        if str(self.values.get("data_split_method")).upper() == "NO_SPLIT":
+            del self.values["data_split_method"]
+        for name, remedy in _OTHER_OPTIONS.items():
+            if name in self.values:
+                raise self._mistake(name, f"edl has no option {name}", remedy)
         return found
 
     def _mistake(self, name: str, what: str, remedy: str) -> Problem:

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from edl.plugins.options import BY_NAME, Verb
 from edl_sql.language.clauses import CLAUSES, ClauseReader
 from edl_sql.language.columns import ColumnTerm, read_terms
 from edl_sql.language.create_model import find_select, read_create_model
 from edl_sql.language.positions import SqlPositions
+from edl_sql.language.refusals import refuse_foreign, refuse_of_databases
 from edl_sql.language.statements import (
     Describe,
     DropModel,
@@ -40,8 +40,6 @@ from edl_sql.language.tokens import Dialect, SqlToken, is_word, mistake, tokens
 
 _VERBS = ("TRAIN", "PREDICT", "EVALUATE", "EXPLAIN")
 _ONLY_AFTER_TO = ("EXPLAIN",)
-_OTHER_VERBS = ("MAXIMIZE", "MINIMIZE", "RUN")
-"""Verbs of SQLFlow: after TO, an error names them."""
 _FOLLOWERS = {
     "TRAIN": CLAUSES,
     "PREDICT": ("WITH", "USING"),
@@ -69,7 +67,11 @@ _ABOUT_MODELS = {
 }
 _SELECT = ("SELECT", "WITH", "(", "VALUES", "TABLE", "FROM")
 _METRICS = {"validation.metrics": "eval_metrics_fn"}
+_PREDICT_SETTINGS = {"predict.batch_size": "minibatch_size", "predict.num_workers": "num_workers"}
 _SETTINGS = {
+    "optimizer": "optimizer",
+    "EPOCHS": "num_epochs",
+    "BATCHSIZE": "minibatch_size",
     "train.epoch": "num_epochs",
     "train.batch_size": "minibatch_size",
     "train.num_workers": "num_workers",
@@ -111,7 +113,7 @@ def parse_statements(text: str, dialect: Dialect = Dialect.STANDARD) -> list[Sta
 
 def _parse_statement(text: str, words: Sequence[SqlToken]) -> Statement:
     first = 0
-    if is_word(words[0], "CREATE"):
+    if is_word(words[0], "CREATE") and any(is_word(each, "MODEL", "OR") for each in words[1:2]):
         found: Statement = read_create_model(text, words)
         first = find_select(words)
     else:
@@ -162,8 +164,9 @@ def _about_models(text: str, words: Sequence[SqlToken]) -> Statement:
             reader.accept("MODEL")
         found = Describe(reader.read_model_name("DESCRIBE"))
     else:
-        known = "SHOW MODELS and SHOW TRAIN are" if first == "SHOW" else "DROP MODEL is"
-        raise mistake(f"only {known} known", text, words[0].start, _ABOUT_MODELS[first])
+        refuse_of_databases(text, words[0])
+        what = "only SHOW MODELS and SHOW TRAIN are known"
+        raise mistake(what, text, words[0].start, _ABOUT_MODELS[first])
     reader.expect_end()
     return found
 
@@ -191,18 +194,10 @@ def _cut(text: str, words: Sequence[SqlToken], *, may_be_query: bool) -> int | N
             words[meant[-1]].start,
             _EXAMPLES[word],
         )
-    other = next((word for to, word in pairwise(words) if _is_other_verb(to, word)), None)
-    if other is not None:
-        raise mistake(
-            f"edl does not support {other.text.upper()}",
-            text,
-            other.start,
-            "edl train runs programs of your own: edl train --help."
-            if is_word(other, "RUN")
-            else "The nearest is to PREDICT every choice, and to take the best in a SELECT.",
-        )
+    refuse_foreign(text, words)
     if may_be_query:
         return None
+    refuse_of_databases(text, words[0])
     raise mistake(
         "the statement says neither TRAIN nor PREDICT nor EVALUATE",
         text,
@@ -211,23 +206,29 @@ def _cut(text: str, words: Sequence[SqlToken], *, may_be_query: bool) -> int | N
     )
 
 
-_BEFORE_TABLES = ("FROM", "JOIN", "AS", "TABLE")
+_OF_SELECT = (
+    *("ALL", "AND", "AS", "ASC", "BETWEEN", "BY", "CASE", "CROSS", "DESC", "DISTINCT", "ELSE"),
+    *("END", "EXCEPT", "FETCH", "FOR", "FROM", "FULL", "GROUP", "HAVING", "IN", "INNER"),
+    *("INTERSECT", "IS", "JOIN", "LEFT", "LIKE", "LIMIT", "NATURAL", "NOT", "NULL", "OFFSET"),
+    *("ON", "OR", "ORDER", "OUTER", "RIGHT", "SELECT", "TABLE", "THEN", "UNION", "USING"),
+    *("WHEN", "WHERE", "WINDOW", "WITH"),
+)
+"""Words of a SELECT: next to them, a verb is the name of a column or a table."""
 
 
 def _may_be_meant(words: Sequence[SqlToken], verb: int) -> bool:
     """Return whether a name follows, or a mistaken one such as ``TRAIN ../dnn``."""
+    before = words[verb - 1] if verb else None
+    if before and (before.text in (",", ".") or before.text.upper() in _OF_SELECT):
+        return False
     if verb + 1 == len(words):
         # It may be the alias of a table, which can end a SELECT, but hardly one named like a verb.
-        before = words[verb - 1]
-        return verb > 0 and before.text not in (",", ".") and not is_word(before, *_BEFORE_TABLES)
+        return verb > 0
     following = words[verb + 1]
+    if following.text.upper() in _OF_SELECT:
+        return False
     is_apart = following.start > words[verb].end
     return following.is_name or (is_apart and following.text[0] in "./~")
-
-
-def _is_other_verb(to: SqlToken, word: SqlToken) -> bool:
-    """Return whether these words begin a statement that SQLFlow has and edl does not."""
-    return not to.depth and is_word(to, "TO") and is_word(word, *_OTHER_VERBS)
 
 
 def _is_followed(words: Sequence[SqlToken], index: int) -> bool:
@@ -267,7 +268,8 @@ def _train(select: str, rest: ClauseReader) -> Train:
         elif clause == "INTO":
             into = rest.read_model_name("INTO")
         else:
-            raise rest.mistake("USING of a trained model is for PREDICT", -1, _TRAIN_EXAMPLE)
+            remedy = "To begin with the values of a model: WITH train.init_from='models/my_model'"
+            raise rest.mistake("USING of a trained model is for PREDICT", -1, remedy)
     validation = settings.pop("validation", "")
     if not isinstance(validation, str):
         raise rest.mistake("validation.select is not a text", -1, "validation.select='SELECT …'")
@@ -298,11 +300,14 @@ def _predict(select: str, rest: ClauseReader) -> Predict:
     if len(target) not in (2, 3):
         rest.index = start
         raise rest.mistake("PREDICT needs a table and a column", 0, rest.example)
+    settings: dict[str, object] = {}
+    if rest.accept("WITH"):
+        _, settings = rest.read_attributes(_PREDICT_SETTINGS, ())
     if not rest.accept("USING"):
         raise rest.mistake("expected USING and the name of a model", 0, rest.example)
     using = rest.read_model_name("USING")
     rest.expect_end()
-    return Predict(select, join_name(target[:-1]), target[-1], using)
+    return Predict(select, join_name(target[:-1]), target[-1], using, settings)
 
 
 def _evaluate(select: str, rest: ClauseReader) -> Evaluate:
@@ -336,7 +341,9 @@ def _explain(select: str, rest: ClauseReader) -> Explain:
     model = rest.read_model_name("EXPLAIN")
     if rest.accept("WITH", "USING"):
         raise rest.mistake(
-            "integrated gradients are the only explainer, without settings", -1, rest.example
+            "integrated gradients are the only explainer, without settings",
+            -1,
+            "Leave out WITH and USING.",
         )
     into = _into_table(rest) if rest.accept("INTO") else ""
     rest.expect_end()

@@ -58,12 +58,14 @@ class Predict:
         table: its name, or schema.table.
         column: where the predictions go.
         using: name of the trained model.
+        settings: options of ``edl predict`` by their Python names.
     """
 
     select: str
     table: str
     column: str
     using: str
+    settings: dict[str, object] = field(default_factory=dict)
     positions: SqlPositions = field(default=NOWHERE, compare=False)
 
 

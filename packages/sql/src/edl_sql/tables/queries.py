@@ -265,6 +265,20 @@ def _mark_errors(database: Database, sent: SentQuery) -> Iterator[None]:
         raise database.error_of(error, sent) from None
 
 
+def column_types(database: Database, table: str) -> list[list[str]]:
+    """Return the columns of a table and their types; none if there is no such table."""
+    import sqlalchemy
+    from sqlalchemy.exc import NoSuchTableError
+
+    if database.backend == "duckdb":
+        return []  # it says nothing of them
+    schema, name = split(table)
+    with database.reading() as connection, suppress(NoSuchTableError):
+        columns = sqlalchemy.inspect(connection).get_columns(name, schema)
+        return [[str(column["name"]), str(column["type"])] for column in columns]
+    return []
+
+
 def primary_keys(database: Database, query: str) -> set[str]:
     """Return the primary keys, of one column each, of the tables that a query names."""
     import sqlalchemy
