@@ -80,30 +80,6 @@ class SqlModels:
             )
         return f"{self._place}/.{name}.{job}.replacement"
 
-    def replace(self, name: str, job: str) -> None:
-        """Put the model that a job has written as a replacement in the place of its predecessor.
-
-        Whenever this process is killed, one of both is complete, and the next call finishes it.
-
-        Raises:
-            EdlError: it cannot be renamed.
-        """
-        new, announcement = Path(self.replacement(name, job)), Path(self._announcement(name, job))
-        try:
-            with announcement.open() as about:
-                fcntl.flock(about, fcntl.LOCK_EX)  # another process may be at the same
-                if new.is_dir():
-                    shutil.copyfile(announcement, new / ABOUT)
-                    if self.exists(name):
-                        self.remove(name, new)
-                    else:
-                        new.rename(self.place(name))
-                announcement.unlink()
-        except FileNotFoundError:  # another process has done it
-            return
-        except OSError as error:
-            raise self._unwritable(name, error) from None
-
     def finish_replacements(self, name: str) -> None:
         """Replace a model whose replacement is complete, but whose statement was killed."""
         if scheme(self._place):
@@ -111,7 +87,7 @@ class SqlModels:
         for job in self.find_announced_jobs(name):
             with contextlib.suppress(EdlError):
                 if trained_models.read(self.replacement(name, job)).job == job:
-                    self.replace(name, job)
+                    self._replace(name, job)
 
     def announce(self, name: str, job: str, about: Mapping[str, Any]) -> None:
         """Write what ``read_description`` returns once the model of this job is there.
@@ -150,9 +126,14 @@ class SqlModels:
     def write_description(self, name: str, job: str, about: Mapping[str, Any]) -> None:
         """Write into a trained model what ``read_description`` returns.
 
+        The model that the job has written as a replacement replaces the one of this name.
+
         Raises:
             EdlError: it cannot be written.
         """
+        if not scheme(self._place) and Path(self.replacement(name, job)).is_dir():
+            self._replace(name, job)
+            return
         place = f"{self.place(name)}/{ABOUT}"
         try:
             storage.write(place, _encode(about))
@@ -228,6 +209,30 @@ class SqlModels:
                 where=place,
                 remedy="Check the permissions of the folder of models.",
             ) from None
+
+    def _replace(self, name: str, job: str) -> None:
+        """Put the model that a job has written as a replacement in the place of its predecessor.
+
+        Whenever this process is killed, one of both is complete, and the next call finishes it.
+
+        Raises:
+            EdlError: it cannot be renamed.
+        """
+        new, announcement = Path(self.replacement(name, job)), Path(self._announcement(name, job))
+        try:
+            with announcement.open() as about:
+                fcntl.flock(about, fcntl.LOCK_EX)  # another process may be at the same
+                if new.is_dir():
+                    shutil.copyfile(announcement, new / ABOUT)
+                    if self.exists(name):
+                        self.remove(name, new)
+                    else:
+                        new.rename(self.place(name))
+                announcement.unlink()
+        except FileNotFoundError:  # another process has done it
+            return
+        except OSError as error:
+            raise self._unwritable(name, error) from None
 
     def _read(self, name: str, place: str) -> dict[str, Any]:
         """Read the description of a model from a file.

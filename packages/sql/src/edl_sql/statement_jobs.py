@@ -133,10 +133,7 @@ class StatementJobs:
                 if not self._may_finish(job):
                     self._models.withdraw(model, job)
                 raise
-            if replaces:
-                self._models.replace(model, job)
-            else:
-                self._models.write_description(model, job, about)
+            self._models.write_description(model, job, about)
 
     def _may_finish(self, job: str) -> bool:
         """Return whether a job goes on without this process; a failed one has lost its records."""

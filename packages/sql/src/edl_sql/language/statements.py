@@ -10,7 +10,7 @@ from edl_sql.language.positions import NOWHERE, SqlPositions
 
 
 class IfThere(Enum):
-    """What TRAIN does if there is a model of its name."""
+    """A choice for TRAIN, if there is a model of its name."""
 
     REFUSE = auto()
     REPLACE = auto()

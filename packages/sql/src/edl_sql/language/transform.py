@@ -39,7 +39,7 @@ _IN_SELECT = (
 
 @dataclass(slots=True)
 class Transform:
-    """What TRANSFORM says.
+    """The content of the clause TRANSFORM.
 
     Attributes:
         terms: to learn from, the label among them.
