@@ -162,6 +162,16 @@ class TestAgainstTensorFlow:
         assert same(example.decode(record), expected)
         assert same(self._values(tf.train.Example.FromString(record)), expected)
 
+    def test_a_long_list_of_floats_with_a_field_of_a_later_version(self, tf: Any) -> None:
+        values, later = np.arange(40, dtype=np.float32), b"\x3a\x03new"
+        packed = example._encode_varint(160)
+        content = b"\x0a" + packed + values.tobytes() + later
+        feature = b"\x12" + example._encode_varint(len(content)) + content
+        entry = example._with_length(1, b"x") + example._with_length(2, feature)
+        record = example._with_length(1, example._with_length(1, entry))
+        assert same(example.decode(record), {"x": values})
+        assert same(self._values(tf.train.Example.FromString(record)), {"x": values})
+
     def test_the_parsing_op_reads_it(self, tf: Any) -> None:
         record = example.encode({"x": np.arange(6.0).reshape(2, 3), "y": 7, "z": b"\0\xff"})
         parsed = tf.io.parse_single_example(

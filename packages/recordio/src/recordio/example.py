@@ -2,24 +2,28 @@
 
 The wire format is protobuf's: Example{1: Features}, Features{1: map entries}, an entry
 {1: name, 2: Feature}, Feature{1: BytesList | 2: FloatList | 3: Int64List}, and in each list
-field 1, repeated (numbers packed or not). As protobuf has it, the last of several entries of a
-name counts, the last kind of list in a feature counts, and lists of one kind are joined.
+field 1, repeated (numbers packed or not). protobuf decodes it; of several entries of a name, and of
+several kinds of lists in a feature, the last counts. Here it is encoded without protobuf, whose
+bytes are not always the same.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
 
 from recordio.errors import RecordError
 
 Value = np.ndarray[Any, Any] | list[bytes]
 
-_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+_LENGTH = 2
+"""The wire type of a field with a length."""
 BYTES, FLOATS, INTEGERS = 1, 2, 3
 """The field numbers of the kinds of lists."""
 MAX_VARINT_BYTES = 10
@@ -39,10 +43,6 @@ _MAX_LOOPED = 16
 """The number of values up to which a loop is faster than numpy."""
 
 
-class _Malformed(Exception):
-    """The bytes are not a message of the wire format."""
-
-
 def decode(record: bytes) -> dict[str, Value]:
     """Return the features of a serialized tf.Example, by name.
 
@@ -53,17 +53,70 @@ def decode(record: bytes) -> dict[str, Value]:
     Raises:
         RecordError: the bytes are not a tf.Example.
     """
-    features: dict[str, Value] = {}
     try:
-        record = bytes(record)
-        for example in _messages(record, 1):
-            for entry in _messages(example, 1):
-                # The separate parts of one message are merged by joining their bytes.
-                name = b"".join(list(_messages(entry, 1))[-1:])
-                features[name.decode()] = _feature(b"".join(_messages(entry, 2)))
-    except (_Malformed, UnicodeDecodeError) as error:
+        message = _Example.FromString(bytes(record))
+    except DecodeError as error:
         raise RecordError(f"the record is not a tf.Example: {error}") from error
-    return features
+    return {entry.key: _values(entry.value) for entry in message.features.feature}
+
+
+def _values(feature: Any) -> Value:
+    match feature.WhichOneof("kind"):
+        case "bytes_list":
+            return list(feature.bytes_list.value)
+        case "float_list":
+            return _floats(feature.float_list)
+        case "int64_list":
+            return np.array(feature.int64_list.value[:], np.int64)
+    return []
+
+
+def _floats(found: Any) -> np.ndarray[Any, Any]:
+    count = len(found.value)
+    if count > _MAX_LOOPED:
+        octets = found.SerializeToString()
+        begin = 1 + len(_encode_varint(_FLOAT.size * count))
+        if len(octets) == begin + _FLOAT.size * count:  # the message has no unknown fields
+            return np.frombuffer(octets, "<f4", offset=begin).astype(np.float32)
+    return np.array(found.value[:], np.float32)
+
+
+def _define_example() -> Any:
+    """Return a class of messages that are encoded as tensorflow.Example, in a pool of its own."""
+    field = descriptor_pb2.FieldDescriptorProto
+    one, many = field.LABEL_OPTIONAL, field.LABEL_REPEATED
+    fields = {
+        "BytesList": [("value", 1, many, "bytes")],
+        "FloatList": [("value", 1, many, "float")],
+        "Int64List": [("value", 1, many, "int64")],
+        "Feature": [
+            ("bytes_list", BYTES, one, "BytesList"),
+            ("float_list", FLOATS, one, "FloatList"),
+            ("int64_list", INTEGERS, one, "Int64List"),
+        ],
+        "Entry": [("key", 1, one, "string"), ("value", 2, one, "Feature")],
+        "Features": [("feature", 1, many, "Entry")],
+        "Example": [("features", 1, one, "Features")],
+    }
+    file = descriptor_pb2.FileDescriptorProto(name="example.proto", syntax="proto3")
+    for message, found in fields.items():
+        described = file.message_type.add(name=message)
+        if message == "Feature":
+            described.oneof_decl.add(name="kind")
+        for name, number, label, kind in found:
+            each = described.field.add(name=name, number=number, label=label)
+            if kind in fields:
+                each.type, each.type_name = field.TYPE_MESSAGE, f".{kind}"
+            else:
+                each.type = getattr(field, f"TYPE_{kind.upper()}")
+            if message == "Feature":
+                each.oneof_index = 0
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("Example"))
+
+
+_Example = _define_example()
 
 
 def encode(features: Mapping[str, Any]) -> bytes:
@@ -91,110 +144,6 @@ def encode_feature(name: str, value: Any) -> bytes:
 def join(parts: Iterable[bytes]) -> bytes:
     """Join features that ``encode_feature`` has made, in the order of their names."""
     return _with_length(1, b"".join(parts))
-
-
-def _fields(content: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield number, wire type and content of each field of a message; a varint as its bytes."""
-    at, end = 0, len(content)
-    while at < end:
-        tag, at = _varint(content, at)
-        begin, kind = at, tag & 7
-        if not 0 < tag >> 3 < 1 << 29:
-            raise _Malformed(f"field number {tag >> 3} is invalid")
-        if kind == _LENGTH:
-            size, begin = _varint(content, at)
-            at = begin + size
-        elif kind == _VARINT:
-            _, at = _varint(content, at)
-        elif kind in (_FIXED32, _FIXED64):
-            at += 4 if kind == _FIXED32 else 8
-        else:
-            raise _Malformed(f"unknown wire type {kind}")
-        if at > end:
-            raise _Malformed("a field is longer than its message")
-        yield tag >> 3, kind, content[begin:at]
-
-
-def _messages(content: bytes, wanted: int) -> Iterator[bytes]:
-    """Yield the fields of one number that have a length."""
-    for number, kind, part in _fields(content):
-        if number == wanted and kind == _LENGTH:
-            yield part
-
-
-def _varint(content: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 7 * MAX_VARINT_BYTES, 7):
-        if at >= len(content):
-            raise _Malformed("a number is truncated")
-        byte = content[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, at
-    raise _Malformed(f"a number has more than {MAX_VARINT_BYTES} bytes")
-
-
-def _feature(content: bytes) -> Value:
-    kind = 0
-    parts: list[bytes] = []
-    for number, wire, part in _fields(content):
-        if wire != _LENGTH or number not in (BYTES, FLOATS, INTEGERS):
-            continue
-        if number != kind:
-            kind, parts = number, []
-        parts.append(part)
-    merged = b"".join(parts)
-    match kind:
-        case 1:
-            return list(_messages(merged, 1))
-        case 2:
-            return _floats(merged)
-        case 3:
-            return _integers(merged)
-    return []
-
-
-def _floats(content: bytes) -> np.ndarray[Any, Any]:
-    """Decode floats, each of 4 bytes, packed or single."""
-    parts = []
-    for number, kind, part in _fields(content):
-        if number == 1 and kind in (_LENGTH, _FIXED32):
-            if len(part) % 4:
-                raise _Malformed("a list of floats is truncated")
-            parts.append(part)
-    return np.frombuffer(b"".join(parts), dtype="<f4").astype(np.float32)
-
-
-def _integers(content: bytes) -> np.ndarray[Any, Any]:
-    """Decode varints, packed or single: both lie one after another."""
-    wanted = (_LENGTH, _VARINT)
-    parts = []
-    for number, kind, part in _fields(content):
-        if number == 1 and kind in wanted:
-            if part and part[-1] >= 0x80:
-                raise _Malformed("a number is truncated")
-            parts.append(part)
-    packed = b"".join(parts)
-    if len(packed) <= _MAX_LOOPED:
-        at, found = 0, []
-        while at < len(packed):
-            value, at = _varint(packed, at)
-            found.append(value)
-        return np.array(found, dtype=np.uint64).astype(np.int64)
-    octets = np.frombuffer(packed, dtype=np.uint8)
-    ends = np.flatnonzero(octets < 0x80)
-    begins = np.concatenate(([0], ends[:-1] + 1))
-    widths = ends - begins + 1
-    widest = int(widths.max())
-    if widest > MAX_VARINT_BYTES:
-        raise _Malformed(f"a number has more than {MAX_VARINT_BYTES} bytes")
-    values = np.zeros(len(ends), dtype=np.uint64)
-    for position in range(widest):
-        longer = widths > position
-        bits = (octets[begins[longer] + position] & 0x7F).astype(np.uint64)
-        values[longer] |= bits << np.uint64(7 * position)
-    return values.astype(np.int64)
 
 
 def _encode_varint(value: int) -> bytes:
