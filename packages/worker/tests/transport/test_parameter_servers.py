@@ -63,14 +63,15 @@ def test_pieces_of_memory_are_cut_as_if_they_were_one(sizes: list[int], data: An
 
 
 @given(
-    tables=st.lists(st.lists(st.integers(-(2**62), 2**62), max_size=8), min_size=1, max_size=3),
+    tables=st.lists(st.lists(st.integers(-(2**62), 2**62), max_size=8), max_size=3),
+    widths=st.sampled_from([(1, 3, 2), (2, 2, 3), (3, 3, 3), (2, 3, 2)]),
     servers=st.integers(1, 4),
     dtype=st.sampled_from([np.float32, np.uint16]),
 )
 def test_rows_that_were_divided_are_joined_in_the_order_of_their_ids(
-    tables: list[list[int]], servers: int, dtype: Any
+    tables: list[list[int]], widths: tuple[int, ...], servers: int, dtype: Any
 ) -> None:
-    dims = [1, 3, 2][: len(tables)]
+    dims = widths[: len(tables)]
     counted = [TableRows(n, len(ids)) for n, ids in enumerate(tables)]
     flat = np.array([one for ids in tables for one in ids], np.int64)
     ids = PartitionedIds(counted, as_bytes(flat) if flat.size else memoryview(b""), dims, servers)
@@ -80,7 +81,9 @@ def test_rows_that_were_divided_are_joined_in_the_order_of_their_ids(
     for number in range(servers):
         mine = np.frombuffer(ids.of(number), np.int64)
         assert (server_of(mine, servers) == number).all()
-        assert sum(one.count for one in ids.counts(number)) == mine.size
+        owned = [[one for one in table if one in mine] for table in tables]
+        assert [one.count for one in ids.counts(number)] == list(map(len, owned))
+        assert mine.tolist() == [one for table in owned for one in table]
         assert parts[number].nbytes == ids.row_nbytes(number, rows.dtype)
     out = np.zeros_like(rows)
     found = [np.frombuffer(part, np.uint8) for part in parts]
