@@ -26,7 +26,8 @@ def choose_decay(schema, label, columns):
 class FallingRate(tf.keras.callbacks.Callback):
     """Lowers the learning rate from epoch to epoch, down to zero behind the last one.
 
-    It counts epochs, since the number of updates depends on how many workers there are.
+    It counts epochs, since the number of updates depends on how many workers there are. It leaves an
+    optimizer alone that has a schedule of its own.
     """
 
     def __init__(self):
@@ -34,9 +35,12 @@ class FallingRate(tf.keras.callbacks.Callback):
         self.first = None
 
     def on_train_begin(self, logs=None):
-        self.first = float(self.model.optimizer.learning_rate)
+        has_schedule = isinstance(self.model.optimizer.get_config()["learning_rate"], dict)
+        self.first = None if has_schedule else float(self.model.optimizer.learning_rate)
 
     def on_epoch_begin(self, epoch, logs=None):
+        if self.first is None:
+            return
         share = epoch / self.params["epochs"]
         self.model.optimizer.learning_rate = self.first * (1 + math.cos(math.pi * share)) / 2
 

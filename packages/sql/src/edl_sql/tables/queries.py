@@ -58,9 +58,14 @@ class QuerySource:
         } or self._number_labels(options.label)
         self._result = self._execute(self._query)
         self._chosen = self._choose(options)
-        temporal = self._find_temporal()
+        temporal, floats = self._find_temporal(), self._find_floats()
         self._columns = [
-            SqlColumn(name, is_temporal=place in temporal, is_key=name in options.keys)
+            SqlColumn(
+                name,
+                is_temporal=place in temporal,
+                is_key=name in options.keys,
+                has_floats=name in floats,
+            )
             for name, place in zip(self._selected_names(), self._chosen.places, strict=True)
         ]
 
@@ -172,6 +177,15 @@ class QuerySource:
             return set()
         described = self._result.cursor.description if self._result.cursor is not None else ()
         return {place for place, column in enumerate(described) if column[1] in _MYSQL_TEMPORAL}
+
+    def _find_floats(self) -> set[str]:
+        """Return the columns of SQLite, where values have types, that have a float in any row."""
+        if self._connection.dialect.name != "sqlite":
+            return set()
+        names = self._selected_names()
+        kinds = (f"max(typeof({quote_name(self._connection, name)}) = 'real')" for name in names)
+        with self._execute(f"SELECT {', '.join(kinds)} FROM (\n{self._query}\n)") as found:
+            return {name for name, is_real in zip(names, found.one(), strict=True) if is_real}
 
     def _number_labels(self, label: str) -> dict[str, int]:
         """Number the label's texts in alphabetical order; return nothing for other labels.

@@ -46,19 +46,27 @@ class SqlColumn:
     """One column of a result. Its first value that is not NULL decides the type.
 
     Drivers of databases with types give values of one Python type for a column; SQLite has types
-    of values only, and a column with several is refused.
+    of values only, and a column with several is refused unless they are integers and floats.
 
     Args:
         is_temporal: the database declares dates or times. Its driver returns a text for a value
             that is not valid, such as 0000-00-00.
         is_key: it identifies rows, so a record must hold its values exactly.
+        has_floats: it has one at least, perhaps behind integers.
     """
 
-    def __init__(self, name: str, *, is_temporal: bool = False, is_key: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        is_temporal: bool = False,
+        is_key: bool = False,
+        has_floats: bool = False,
+    ) -> None:
         self.name = name
         self._is_temporal = is_temporal
         self._is_key = is_key
-        self._type = ColumnType.UNKNOWN
+        self._type = ColumnType.FLOAT if has_floats else ColumnType.UNKNOWN
         self._is_array = False
 
     @property

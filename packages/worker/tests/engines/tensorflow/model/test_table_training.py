@@ -29,6 +29,19 @@ def test_the_rate_falls_to_zero_whatever_it_begins_with(kind: str, name: str) ->
     np.testing.assert_allclose(rates, [0.08, 0.0683, 0.04, 0.0117], rtol=0.01)
 
 
+def test_a_schedule_of_the_optimizer_gives_the_rate() -> None:
+    rows: list[Row] = [{"x": 0.5 * i, "label": i % 2} for i in range(4)]
+    model_file = load("regressor.DNN", schema=schema_of(rows))
+    schedule = tf.keras.optimizers.schedules.ExponentialDecay(0.5, 1, 0.9)
+    model_file.model.optimizer = tf.keras.optimizers.SGD(schedule)
+    (callback,) = model_file.callbacks
+    callback.set_model(model_file.model)
+    callback.set_params({"epochs": 4})
+    callback.on_train_begin()
+    callback.on_epoch_begin(2)
+    assert float(model_file.model.optimizer.learning_rate) == 0.5
+
+
 def test_weights_decay_if_there_is_no_embedding_table() -> None:
     for kinds, decay in ((100, 2.0), (101, 0.0)):
         rows: list[Row] = [{"x": f"kind-{i % kinds}".encode(), "label": i % 2} for i in range(202)]
