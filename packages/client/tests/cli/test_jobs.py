@@ -370,7 +370,7 @@ def test_stop_now_ends_a_job_whose_master_does_not_answer(tidy: Edl) -> None:
     tidy.begin("frozen", "--num-workers", "2")
     os.kill(master_pid(tidy, "frozen"), signal.SIGSTOP)
     done = tidy("stop", "frozen", "--now", "-o", "json")
-    assert done.json["state"] == "LOST"
+    assert done.json["state"] == "CANCELLED"
     assert "job frozen was ended at once" in done.json["error"]["what"]
     assert done.json["error"]["remedy"] == "edl resume frozen starts it again."
 

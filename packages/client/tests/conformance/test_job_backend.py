@@ -287,10 +287,11 @@ def test_stop_now_ends_everything_and_nothing_restarts_the_job(
     backend.stop("killed", "at once", now=True)
     assert not reservation.exists()
     eventually(lambda: over(backend, "killed"), "the job is over")
+    assert backend.status("killed").status.state is JobState.CANCELLED
     status = backend.finalize("killed", backend.status("killed").status)
-    assert status.state is JobState.LOST
+    assert status.state is JobState.CANCELLED
     assert status.failure is not None
-    assert status.failure.code == "MASTER_LOST"
+    assert status.failure.code == "STOPPED"
     eventually(lambda: not harness.edl.processes(), "all processes have ended")
 
 
@@ -346,7 +347,7 @@ def test_a_job_that_was_stopped_failed_or_lost_is_resumed_until_it_succeeds(
     assert sorted(resumed) == [False, False, True]
     eventually(lambda: running(backend, "again"), "the job runs")
     backend.stop("again", "at once", now=True)
-    eventually(lambda: over(backend, "again"), "the job is lost")
+    eventually(lambda: over(backend, "again"), "the job is over")
     requests = harness.edl.job_dir("again") / job_directory.REQUESTS
     requests.write_text('{"stop": {"reason": "lunch"}, "workers": {"min": 1, "max": 2}}')
     harness.play("quick")

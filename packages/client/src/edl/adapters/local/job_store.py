@@ -254,7 +254,10 @@ class JobStore:
             return replace(status, dashboard_url=status.dashboard_url or master.dashboard_url)
         if supervised:
             return status  # the supervisor starts the next master
-        return replace(status, state=JobState.NOT_STARTED if master is None else JobState.LOST)
+        if master is None:
+            return replace(status, state=JobState.NOT_STARTED)
+        was_stopped = supervision.is_released(path)  # by edl stop --now
+        return replace(status, state=JobState.CANCELLED if was_stopped else JobState.LOST)
 
     def master(self, name: str) -> MasterRecord | None:
         """Return the record in master.json; None while there is none."""

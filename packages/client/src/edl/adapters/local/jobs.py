@@ -159,7 +159,8 @@ class LocalJobBackend:
             self._disconnect(name)
         if status.state is JobState.SUCCEEDED:
             return status
-        if not status.state.is_final:
+        was_stopped = supervision.is_released(self._store.path(name))  # by edl stop --now
+        if not status.state.is_final or (was_stopped and status.state is JobState.CANCELLED):
             status = self._end_lost_job(status)
         return replace(status, failure=final_failure(status, self.continuation.next_steps(status)))
 
@@ -196,7 +197,7 @@ class LocalJobBackend:
         return self._store.read(name)
 
     def _end_lost_job(self, status: JobStatus) -> JobStatus:
-        """End a job whose master is gone and left no final status, and return its last status."""
+        """End what is left of a job without a master, and return its status with the reason."""
         ended = 0
         path = self._store.path(status.job)
         # One that cannot be killed, such as in a call of a dead file server, ends the rounds.
@@ -204,20 +205,18 @@ class LocalJobBackend:
             ended += len(over)
         output_reservation.release(status.output, path)
         also = f"; {ended} of its workers were ended" if ended else ""
-        what = f"the master of job {status.job} is gone and left no final status{also}"
-        remedy = "If the system killed it (out of memory?), correct that."
-        if supervision.is_released(path):  # anything else, its supervisor would have mended
-            what = f"job {status.job} was ended at once, as by edl stop --now{also}"
-            remedy = ""
+        if supervision.is_released(path):
+            stopped = Failure("STOPPED", f"job {status.job} was ended at once{also}", status.job)
+            return replace(status, state=JobState.CANCELLED, failure=status.failure or stopped)
         return replace(
             status,
             state=JobState.LOST,
             failure=Failure(
                 code="MASTER_LOST",
-                what=what,
-                where=str(log_file(self._store.path(status.job))),
-                remedy=remedy,
-                detail=master_log_tail(self._store.path(status.job), ERROR_LINES),
+                what=f"the master of job {status.job} is gone and left no final status{also}",
+                where=str(log_file(path)),
+                remedy="If the system killed it (out of memory?), correct that.",
+                detail=master_log_tail(path, ERROR_LINES),
             ),
         )
 
