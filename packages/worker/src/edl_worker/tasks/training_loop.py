@@ -160,6 +160,9 @@ class TrainingLoop(BatchLoop):
         task.pushes.on_computed()
         if ahead is not None:
             self.replica.take(self._exchange.result(), ahead)
+        elif self._exchange.is_pending:
+            # The push of this minibatch asks for them: they are ready when the one in flight ends.
+            self._find_rows(task, index + 2)
 
     def _start_fetching_ahead(self, task: _TrainingTask, index: int) -> RowRequest | None:
         """Fetch the rows of the next minibatch while this one is computed.

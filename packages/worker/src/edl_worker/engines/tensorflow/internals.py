@@ -210,6 +210,17 @@ def convert_with_autograph(function: Callable[..., Any]) -> Callable[..., Any]:
     return converted
 
 
+# Traced functions.
+
+
+def call_directly(function: Any, tensors: Sequence[tf.Tensor]) -> Any:
+    """Return what a concrete function returns for tensors in the order of its flat arguments.
+
+    Without this TensorFlow first finds out which tensor is which argument, for half a millisecond.
+    """
+    return _private(function, "_call_flat")(tensors, function.captured_inputs)
+
+
 # Random numbers.
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from edl_worker.engines.tensorflow.internals import call_directly
+
 log = logging.getLogger(__name__)
 
 
@@ -58,13 +60,15 @@ class SizeAgnosticFunction:
         self.prime(size, *nests, open_nests=open_nests)
         given = *nests, *open_nests
         # TensorFlow needs about a millisecond to find out by itself which trace fits.
-        if self._concrete is not None and self._fits(given):
-            return self._concrete(*given)
+        if self._concrete is not None:
+            tensors = tf.nest.flatten(given, expand_composites=True)
+            if self._fits(tensors):
+                present = (tensor for tensor in tensors if tensor is not None)
+                return call_directly(self._concrete, [*map(tf.convert_to_tensor, present)])
         return self._traced(*given)
 
-    def _fits(self, nests: Sequence[Any]) -> bool:
+    def _fits(self, tensors: Sequence[Any]) -> bool:
         """Return whether the first trace takes these tensors."""
-        tensors = tf.nest.flatten(nests, expand_composites=True)
         return len(tensors) == len(self._specs) and all(
             spec is None
             if tensor is None

@@ -28,18 +28,13 @@ class CollectedIds:
 
     Attributes:
         order: of the lookups and tables.
-        ids: int64, each once in its table, table by table in the order of the groups.
-        counts: int32, how many ids each table has.
+        ids: int64, of all lookups, in the order of ``LookupOrder.lookups_of`` in each group.
         sizes: int32, how many ids each lookup has.
-        positions: for each group int32, where the ids of its lookups, one lookup after the other,
-            are among the ids of the group.
     """
 
     order: LookupOrder
     ids: tf.Tensor
-    counts: tf.Tensor
     sizes: tf.Tensor
-    positions: Sequence[tf.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +78,8 @@ class IdCollector:
                 self._traces.clear()
             trace = self._traces[key] = self._trace(batch, specs, training)
         flat = tf.nest.flatten(batch.features, expand_composites=True)
-        ids, counts, sizes, *positions = trace.run(*(flat[i] for i in trace.needed))
-        return CollectedIds(trace.order, ids, counts, sizes, positions)
+        ids, sizes = trace.run(*(flat[i] for i in trace.needed))
+        return CollectedIds(trace.order, ids, sizes)
 
     def _trace(self, batch: Batch, specs: Any, training: bool) -> _Trace:
         try:
@@ -122,7 +117,7 @@ class IdCollector:
             stage.check()
             order = LookupOrder.of([self._numbers[id(t)] for t in stage.tables], self._dims)
             orders.append(order)
-            outputs[:] = _merge_ids(order, stage.ids)
+            outputs[:] = _join_ids(order, stage.ids)
             return outputs
 
         wrapped = tf.compat.v1.wrap_function(whole, flat_specs)
@@ -132,25 +127,12 @@ class IdCollector:
         return _Trace(orders[-1], run, needed)
 
 
-def _merge_ids(order: LookupOrder, ids: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Return ids, counts, sizes and positions as in ``CollectedIds``; ``ids`` are each lookup's."""
-    unique: list[tf.Tensor] = []
-    positions: list[tf.Tensor] = []
-    for number, tables in enumerate(order.groups):
-        parts: dict[int, tf.Tensor] = {}
-        start = tf.constant(0)
-        for table in tables:
-            mine = [i for i, other in enumerate(order.lookups) if other == table]
-            found, at = tf.unique(tf.concat([ids[i] for i in mine], 0))
-            sizes = [tf.size(ids[i]) for i in mine]
-            parts.update(zip(mine, tf.split(at + start, sizes), strict=True))
-            unique.append(found)
-            start += tf.size(found)
-        positions.append(tf.concat([parts[i] for i in order.lookups_of(number)], 0))
-    if not unique:
-        return [tf.zeros([0], tf.int64), tf.zeros([0], tf.int32), tf.zeros([0], tf.int32)]
-    counts, sizes = (tf.stack([tf.size(part) for part in parts]) for parts in (unique, ids))
-    return [tf.concat(unique, 0), counts, sizes, *positions]
+def _join_ids(order: LookupOrder, ids: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Return ids and sizes as in ``CollectedIds``; ``ids`` are each lookup's."""
+    if not ids:
+        return [tf.zeros([0], tf.int64), tf.zeros([0], tf.int32)]
+    lookups = [i for group in range(len(order.groups)) for i in order.lookups_of(group)]
+    return [tf.concat([ids[i] for i in lookups], 0), tf.stack([tf.size(part) for part in ids])]
 
 
 def _find_needed(outputs: list[tf.Tensor], feeds: list[tf.Tensor]) -> tuple[int, ...]:

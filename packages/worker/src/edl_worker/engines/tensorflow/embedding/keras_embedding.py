@@ -37,15 +37,14 @@ class ServedKerasEmbedding:
     def redirect_lookups(self) -> None:
         """Redirect lookups of a traced step to the current lookup stage."""
         plain = self.layer.call
-        layer, size = self.layer, int(self.layer.input_dim)
+        layer = self.layer
 
         def call(inputs: Any) -> Any:
             stage = lookup_stages.current()
             if stage is None:
                 return plain(inputs)
-            ids = tf.cast(inputs, tf.int64)
-            ids = tf.where(ids < 0, ids + size, ids)  # as keras.ops.take
-            return tf.cast(stage.lookup(self, ids, self.dim), layer.compute_dtype)
+            rows = stage.lookup(self, tf.cast(inputs, tf.int64), self.dim)
+            return tf.cast(rows, layer.compute_dtype)
 
         layer.call = call
 

@@ -35,8 +35,8 @@ class LookupOrder:
         return cls(tuple(lookups), tuple(groups))
 
     def lookups_of(self, group: int) -> list[int]:
-        """Return the positions of the lookups that use tables of a group."""
-        return [i for i, number in enumerate(self.lookups) if number in self.groups[group]]
+        """Return the positions of the lookups that use tables of a group, table by table."""
+        return [i for table in self.groups[group] for i, n in enumerate(self.lookups) if n == table]
 
 
 class LookupTensors(NamedTuple):
@@ -45,13 +45,13 @@ class LookupTensors(NamedTuple):
     Attributes:
         row_counts: int32, how many rows each group has.
         sizes: int32, how many ids each lookup has.
-        positions: for each group, what ``row_gather.sort_positions`` gives for the ids of its
-            lookups, one lookup after the other.
+        places: for each group the ``DistinctIds.places`` of the ids of its lookups, one lookup
+            after the other.
     """
 
     row_counts: tf.Tensor
     sizes: tf.Tensor
-    positions: tuple[tf.Tensor, ...]
+    places: tuple[tf.Tensor, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def rows_of_lookups(
     found: dict[int, tf.Tensor] = {}
     for group, (part, width) in enumerate(zip(parts, widths, strict=True)):
         lookups = order.lookups_of(group)
-        gathered = gather_rows(tf.reshape(part, [-1, width]), tensors.positions[group])
+        gathered = gather_rows(tf.reshape(part, [-1, width]), tensors.places[group])
         sizes = tf.gather(tensors.sizes, lookups)
         found.update(zip(lookups, tf.split(gathered, sizes, num=len(lookups)), strict=True))
     return [found[i] for i in range(len(order.lookups))]

@@ -21,6 +21,7 @@ from edl_worker.core.exchange import TableRows
 from edl_worker.core.model_description import TableDescription
 from edl_worker.core.row_engine import IdArray, RowArray, RowRequest, Scan
 from edl_worker.engines.tensorflow.embedding import lookup_stages
+from edl_worker.engines.tensorflow.embedding.distinct_ids import find_distinct
 from edl_worker.engines.tensorflow.embedding.id_collector import IdCollector
 from edl_worker.engines.tensorflow.embedding.initial_rows import (
     CONSTANT,
@@ -38,14 +39,13 @@ from edl_worker.engines.tensorflow.embedding.lookups import (
     LookupTensors,
     rows_of_lookups,
 )
-from edl_worker.engines.tensorflow.embedding.row_gather import sort_positions
 from edl_worker.engines.tensorflow.internals import nested_layers
 from edl_worker.engines.tensorflow.model import ModelFile
 
 log = logging.getLogger(__name__)
 
-_NO_LIMIT = 0
-"""In the place of a number of ids: any int64 is an id."""
+_ANY_ID = (1 << 64) - 1
+"""In the place of the last id of a table: any int64 is an id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +109,14 @@ class EmbeddingTables:
         numbers = {id(table.owner): number for number, table in enumerate(self.tables)}
         self._dims = np.array([table.dim for table in self.tables], np.int64)
         self._collect = IdCollector(file, numbers, self._dims.tolist())
-        self._row_limits = np.array(
+        self._last_ids = np.array(
             [
-                t.owner.layer.input_dim if isinstance(t.owner, ServedKerasEmbedding) else _NO_LIMIT
+                t.owner.layer.input_dim - 1
+                if isinstance(t.owner, ServedKerasEmbedding)
+                else _ANY_ID
                 for t in self.tables
             ],
-            np.int64,
+            np.uint64,
         )
         for table in self.tables:
             if isinstance(table.owner, ServedKerasEmbedding):
@@ -177,45 +179,59 @@ class EmbeddingTables:
             ValueError: an id is none of the layer's.
         """
         found = self._collect(batch, training=training)
-        ids, counts = found.ids.numpy(), found.counts.numpy()
-        groups = found.order.groups
-        numbers = [number for group in groups for number in group]
-        self._check_ids(ids, counts, numbers)
-        nbytes = 4 * int(counts @ self._dims[numbers])
-        if 8 * ids.size + nbytes > MAX_ROW_BYTES:
+        order, sizes = found.order, found.sizes.numpy()
+        numbers = [number for group in order.groups for number in group]
+        all_sizes = np.bincount(order.lookups, sizes, len(self.tables)).astype(np.int64)
+        all_ids = self._place_ids(found.ids.numpy(), all_sizes, numbers)
+        ids: list[IdArray] = []
+        counts: list[int] = []
+        places: list[tf.Tensor] = []
+        start = 0
+        for group in order.groups:
+            of_tables = all_sizes[list(group)].tolist()
+            stop = start + sum(of_tables)
+            distinct = find_distinct(all_ids[start:stop], of_tables)
+            ids.append(distinct.ids)
+            counts += distinct.counts
+            places.append(tf.convert_to_tensor(distinct.places))
+            start = stop
+        nbytes = 4 * int(np.dot(counts, self._dims[numbers]))
+        id_bytes = sum(part.nbytes for part in ids)
+        if id_bytes + nbytes > MAX_ROW_BYTES:
             raise EdlError(
                 ErrorCode.MODEL_CONTRACT,
-                f"one minibatch needs {(8 * ids.size + nbytes) / 2**20:.0f} MiB of embedding rows, "
+                f"one minibatch needs {(id_bytes + nbytes) / 2**20:.0f} MiB of embedding rows, "
                 f"more than the {MAX_ROW_BYTES >> 20} MiB that one exchange may have",
                 where="--minibatch-size",
                 remedy="Make minibatches smaller.",
             )
-        ends = np.cumsum([len(group) for group in groups])
-        row_counts = np.array([part.sum() for part in np.split(counts, ends[:-1])], np.int32)
-        positions = [
-            sort_positions(at.numpy(), rows)
-            for at, rows in zip(found.positions, row_counts.tolist(), strict=True)
-        ]
+        row_counts = tf.constant([part.size for part in ids], tf.int32)
         return RowRequest(
-            tuple(map(TableRows, numbers, counts.tolist())),
-            ids,
+            tuple(map(TableRows, numbers, counts)),
+            np.concatenate([np.empty(0, np.int64), *ids]),
             nbytes,
-            Lookups(found.order, LookupTensors(row_counts, found.sizes, tuple(positions))),
+            Lookups(order, LookupTensors(row_counts, found.sizes, tuple(places))),
         )
 
-    def _check_ids(self, ids: IdArray, counts: Any, numbers: list[int]) -> None:
-        """Refuse ids that a Keras layer has no rows for. Raises: ValueError: there are some."""
-        limits = self._row_limits[numbers]
-        if (limits == _NO_LIMIT).all():
-            return
-        limit = np.repeat(limits, counts)
-        outside = ((ids < 0) | (ids >= limit)) & (limit != _NO_LIMIT)
+    def _place_ids(self, ids: IdArray, sizes: IdArray, numbers: list[int]) -> IdArray:
+        """Return ids as their tables have them: a Keras layer counts negative ones from its end.
+
+        Raises:
+            ValueError: a Keras layer has no row for an id.
+        """
+        last = np.repeat(self._last_ids[numbers], sizes[numbers])
+        outside = ids.view(np.uint64) > last  # so are negative ones
+        if not outside.any():
+            return ids
+        placed = np.where(outside & (ids < 0), ids + last.view(np.int64) + 1, ids)
+        outside = placed.view(np.uint64) > last
         if outside.any():
-            table = np.repeat(numbers, counts)[outside][0]
+            table = np.repeat(numbers, sizes[numbers])[outside][0]
             raise ValueError(
-                f"layer {self.tables[table].owner.layer.name}: id {ids[outside][0]} is not in "
-                f"[0, {self._row_limits[table]})"
+                f"layer {self.tables[table].owner.layer.name}: id {placed[outside][0]} is not in "
+                f"[0, {int(self._last_ids[table]) + 1})"
             )
+        return placed
 
     def check_step(self, graph: Any) -> None:
         """Check that a traced step does not read the variable of a table directly.

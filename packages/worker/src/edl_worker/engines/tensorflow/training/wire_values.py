@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from edl_worker.core.job import WirePrecision
 from edl_worker.core.layout import WeightGroup
+from edl_worker.engines.tensorflow.internals import call_directly
 from edl_worker.engines.tensorflow.quantization import dequantize, quantize
 from edl_worker.engines.tensorflow.training.arena import Arena, Weight
 
@@ -44,6 +45,7 @@ class WireValues:
             )
             for each in {WirePrecision.FLOAT32, precision}
         }
+        self._traced: dict[WirePrecision, Any] = {}
 
     def assign(
         self, payload: npt.NDArray[np.uint8], precision: WirePrecision = WirePrecision.FLOAT32
@@ -55,7 +57,9 @@ class WireValues:
             precision: of the payload; that of the job, or float32.
         """
         flats = self.arena.views(payload, precision)
-        self._assign[precision]([tf.convert_to_tensor(flat) for flat in flats])
+        if precision not in self._traced:
+            self._traced[precision] = self._assign[precision].get_concrete_function()
+        call_directly(self._traced[precision], [tf.convert_to_tensor(flat) for flat in flats])
 
     def quantize(self, gradient: Sequence[tf.Tensor]) -> Sequence[Any]:
         """Return gradients in 16 bits, and whether they are finite then; empty if float32 is sent.
