@@ -166,7 +166,10 @@ def _about_models(text: str, words: Sequence[SqlToken]) -> Statement:
     else:
         refuse_of_databases(text, words[0])
         what = "only SHOW MODELS and SHOW TRAIN are known"
-        raise mistake(what, text, words[0].start, _ABOUT_MODELS[first])
+        remedy = (
+            "The database's own client lists tables; DESCRIBE my_table; shows the columns of one."
+        )
+        raise mistake(what, text, words[0].start, remedy)
     reader.expect_end()
     return found
 
