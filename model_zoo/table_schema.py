@@ -102,6 +102,24 @@ def label_column(schema, label=None):
     raise ValueError(f"there is no column {name} for the label; there are {known}")
 
 
+def number_of_classes(schema, label):
+    """One more than the greatest label of the schema, and two at least.
+
+    Raises:
+        ValueError: there is no schema, or the label is no class.
+    """
+    found = label_column(schema, label)
+    if found is None:
+        raise ValueError("how many classes are there? Say so with n_classes=N")
+    least, greatest = found.get("min"), found.get("max")
+    if found["feature"] != "int64" or least < 0:
+        raise ValueError(
+            f"the label {found['name']} must be a class: an integer from 0 on"
+            + ("" if least is None else f", but the least is {least}")
+        )
+    return max(2, greatest + 1)
+
+
 def _column(given):
     name, values = given["name"], given.get("values", {"min": 0, "max": 0})
     if given["feature"] not in ("int64", "float", "bytes"):

@@ -11,7 +11,7 @@ import tensorflow as tf
 from columns import Columns
 from explanations import predict_or_explain
 from sqlflow import elasticdl_input_function
-from table_schema import label_column
+from table_schema import number_of_classes
 from table_training import callbacks, choose_decay
 
 
@@ -82,21 +82,3 @@ class DNN(tf.keras.Model):
     @staticmethod
     def default_metrics():
         return {"accuracy": tf.keras.metrics.SparseCategoricalAccuracy()}
-
-
-def number_of_classes(schema, label):
-    """One more than the greatest label of the schema, and two at least.
-
-    Raises:
-        ValueError: there is no schema, or the label is no class.
-    """
-    found = label_column(schema, label)
-    if found is None:
-        raise ValueError("how many classes are there? Say so with n_classes=N")
-    least, greatest = found.get("min"), found.get("max")
-    if found["feature"] != "int64" or least < 0:
-        raise ValueError(
-            f"the label {found['name']} must be a class: an integer from 0 on"
-            + ("" if least is None else f", but the least is {least}")
-        )
-    return max(2, greatest + 1)

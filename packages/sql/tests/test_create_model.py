@@ -31,6 +31,17 @@ def test_the_statement_of_bigquery() -> None:
     assert found.text[found.positions.find("WITH", "hidden_units") :].startswith("hidden_units")
 
 
+def test_iterations_of_trees_are_a_parameter() -> None:
+    (found,) = parse_statements(
+        "CREATE MODEL m OPTIONS(model_type='BOOSTED_TREE_CLASSIFIER', max_iterations=9,"
+        " max_tree_depth=3, subsample=0.5) AS SELECT 1"
+    )
+    assert isinstance(found, Train)
+    assert found.model_def == "BoostedTreesClassifier"
+    assert found.params == {"max_iterations": 9, "max_tree_depth": 3, "subsample": 0.5}
+    assert not found.settings
+
+
 @pytest.mark.parametrize(
     ("words", "if_there"),
     [

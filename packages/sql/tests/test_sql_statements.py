@@ -164,7 +164,8 @@ def test_the_way_a_model_was_trained() -> None:
     [
         ("", "there is no statement", ""),
         (" ; -- nothing", "there is no statement", ""),
-        ("SELECT a TO EXPLAIN m USING T", "integrated gradients are the only", "USING T"),
+        ("SELECT a TO EXPLAIN m USING T", "only TreeExplainer", "T"),
+        ("SELECT a TO EXPLAIN m WITH a=1", "EXPLAIN has no settings", "WITH a"),
         ("SELECT a TO EXPLAIN m LABEL y", "EXPLAIN must be followed by", "EXPLAIN m"),
         ("SELECT a FROM t to maximize x INTO y", "edl does not support MAXIMIZE", "maximize"),
         ("SELECT a FROM t TO RUN x CMD 'y'", "edl does not support RUN", "RUN x"),

@@ -12,6 +12,7 @@ from sql_command import Call, caller, prepare_folder
 import recordio
 import recordio.example
 from edl.core.job_result import JobResult
+from edl_sql.rounds import plan_rounds
 
 
 @pytest.fixture
@@ -82,3 +83,43 @@ def test_a_primary_key_is_not_learned_from(sql: Call, monkeypatch: pytest.Monkey
         ["role", "wage", "label"],
         ["id", "role", "label"],
     ]
+
+
+def test_trees_learn_from_all_rows_in_each_epoch(
+    sql: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def train(**options: Any) -> JobResult:
+        Path(options["output"]).mkdir()
+        seen.update(options)
+        seen["requirements"] = (Path(options["model_zoo"]) / "requirements.txt").read_text()
+        return JobResult("job", "SUCCEEDED")
+
+    monkeypatch.setattr("edl.api.train", train)
+    statement = "SELECT id, wage FROM people TO TRAIN xgboost.gbtree WITH {} LABEL wage INTO m"
+    for wrong, what in (
+        ("train.epoch=3", "no num_epochs"),
+        ("train.batch_size=3", "no minibatch_size"),
+        ("num_boost_round=0", "must be at least 1"),
+        ("etta=0.1", "takes no parameter etta"),
+        ("hidden_units=[3]", "takes no parameter hidden_units"),
+        ("max_depth='deep'", "max_depth is a text"),
+    ):
+        assert what in sql("-e", statement.format(wrong), code=2).err
+    told = "train.num_boost_round=30, train.seed=7, alpha=1"
+    sql("-e", statement.format(told), "--platform", "docker")
+    assert seen["model_def"] == "trees.BoostedTreesRegressor"
+    expected = {"num_boost_round": 30, "rounds_per_epoch": 1, "seed": 7, "reg_alpha": 1}
+    assert seen["params"] | expected == seen["params"]
+    rows = seen["params"]["schema"]["rows"]
+    assert (seen["num_epochs"], seen["minibatch_size"]) == (30, rows)
+    assert (seen["records_per_task"], seen["local_steps"]) == (rows, 2)
+    assert "xgboost-cpu" in seen["requirements"]
+
+
+def test_large_tables_are_read_less_often() -> None:
+    params: dict[str, Any] = {"num_boost_round": 50}
+    settings = plan_rounds(1_000_000, params, {}, "zoo", Path())
+    assert (settings["num_epochs"], params["rounds_per_epoch"]) == (2, 25)
+    assert plan_rounds(100, {}, {}, "zoo", Path())["num_epochs"] == 100

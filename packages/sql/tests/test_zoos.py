@@ -21,7 +21,9 @@ def test_a_model_is_there_without_any_other_zoo(model: str) -> None:
     found = find_model(model, {}, "")
     assert found.zoo == str(OWN_ZOO)
     assert takes_parameter(found.source, found.name, "schema")
-    assert "hidden_units" in (parameters_of(OWN_ZOO, found.model_def) or {})
+    known = parameters_of(OWN_ZOO, found.model_def) or {}
+    is_tree = found.model_def.startswith("trees.")
+    assert ("num_boost_round" in known, "hidden_units" in known) == (is_tree, not is_tree)
 
 
 def test_another_zoo_adds_models_and_may_replace_them() -> None:
@@ -50,5 +52,22 @@ def test_names_of_sqlflow() -> None:
     wide = find_model("DNNLinearCombinedClassifier", {"dnn_hidden_units": [8]}, "")
     assert wide.params == {"hidden_units": [8]}
     with pytest.raises(EdlError) as raised:
-        find_model("BoostedTreesClassifier", {}, "")
-    assert raised.value.remedy == "The nearest model is classifier.DNN."
+        find_model("xgboost.dart", {}, "")
+    assert raised.value.remedy == "The nearest model is xgboost.gbtree."
+
+
+@pytest.mark.parametrize(
+    ("objective", "kind"),
+    [
+        ({}, "Regressor"),
+        ({"objective": "reg:squarederror"}, "Regressor"),
+        ({"objective": "binary:logistic"}, "Classifier"),
+        ({"objective": "multi:softmax"}, "Classifier"),
+    ],
+)
+def test_the_objective_says_which_trees_xgboost_means(
+    objective: dict[str, object], kind: str
+) -> None:
+    found = find_model("xgboost.gbtree", {**objective, "lambda": 2, "n_estimators": 9}, "")
+    assert found.model_def == f"trees.BoostedTrees{kind}"
+    assert found.params == {**objective, "reg_lambda": 2, "num_boost_round": 9}

@@ -29,6 +29,9 @@ HELPERS = frozenset(
         "table_training.py",
         "table_networks.py",
         "table_schema.py",
+        "tree_ensemble.py",
+        "tree_growth.py",
+        "tree_inputs.py",
     }
     | {f"ctr/{name}.py" for name in ("__init__", "inputs", "models")}
 )

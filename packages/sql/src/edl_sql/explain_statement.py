@@ -22,7 +22,8 @@ from edl_sql.statement_checks import mark_errors
 from edl_sql.statement_context import StatementContext
 from edl_sql.tables.result_table import ResultRow, append_rows, check_insertable
 
-_EXPLAINED = ("classifier.", "regressor.")
+_TREES = "trees."
+_EXPLAINED = ("classifier.", "regressor.", _TREES)
 _INPUT_FN = "sqlflow.explain_input"
 PICTURE = "explanation.svg"
 """In the folder of the model: the last explanation."""
@@ -41,7 +42,13 @@ def explain(context: StatementContext, statement: Explain) -> dict[str, Any]:
         raise usage(
             f"{statement.model} was learned by {about.get('model_def')}, which cannot be explained",
             where=at.mark("EXPLAIN"),
-            remedy="Models of regressor and classifier can.",
+            remedy="Models of regressor, classifier and trees can.",
+        )
+    if statement.of_trees and not str(about["model_def"]).startswith(_TREES):
+        raise usage(
+            f"TreeExplainer is of trees, and {statement.model} was learned by {about['model_def']}",
+            where=at.mark("USING"),
+            remedy="Leave USING out: integrated gradients explain networks.",
         )
     names = context.column_names(statement)
     with mark_errors(at, "SELECT"):

@@ -21,7 +21,7 @@ from edl_sql import keras_metrics
 from edl_sql.language.positions import SqlPositions
 from edl_sql.language.statements import Train
 
-_REAL_VALUED = ("regressor.", "anomaly.")
+_REAL_VALUED = ("regressor.", "anomaly.", "trees.")
 """Modules of the zoo whose models predict no integers."""
 
 

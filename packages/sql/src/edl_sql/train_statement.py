@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from edl.plugins.jobs import api, learns_label, takes_parameter
+from edl.plugins.jobs import api, learns_label, learns_whole_epochs, takes_parameter
 from edl.plugins.options import Verb
 from edl.plugins.texts import plural
 from edl_sql.language.selection import check_label, check_values, select
 from edl_sql.language.statements import IfThere, Train
+from edl_sql.rounds import check_rounds, plan_rounds
 from edl_sql.statement_checks import check_metrics, check_parameters, mark_errors, with_keras_names
 from edl_sql.statement_context import StatementContext
 from edl_sql.tables.queries import primary_keys
@@ -42,6 +43,8 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
     if not any(replaced.get(name) for name in ("loss", "optimizer", "input_fn")):
         check_parameters(statement, Path(zoo))
     check_metrics(at, statement.settings, source)
+    in_rounds = learns_whole_epochs(source, model)
+    check_rounds(statement, in_rounds=in_rounds)
     names = context.column_names(statement)
     keys = () if statement.columns else primary_keys(context.database, statement.select)
     chosen = select(statement, names, learns_label=learns_label(source, model), keys=keys)
@@ -63,7 +66,11 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
             **context.options_of(Verb.TRAIN),
             "num_epochs": _epochs(schema["rows"]),
             **with_keras_names(statement.settings),
+            "model_zoo": zoo,
         }
+        params = dict(statement.params)
+        if in_rounds:
+            settings |= plan_rounds(schema["rows"], params, settings, zoo, Path(folder))
         epochs = plural(settings["num_epochs"], "epoch")
         context.report(f"{plural(schema['rows'], 'row')}, {epochs}")
         classes = sorted(rows.classes, key=lambda name: rows.classes[name])
@@ -96,9 +103,8 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
             result = api.train(
                 progress=context.progress,
                 name=job,
-                model_zoo=zoo,
                 model_def=statement.model_def,
-                params={**statement.params, **chosen.params, "schema": schema},
+                params={**params, **chosen.params, "schema": schema},
                 data=[f"{folder}/rows"],
                 output=output,
                 **settings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,15 +11,28 @@ from edl.plugins.jobs import source_of
 from edl.plugins.texts import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.image_names import IMAGE_ZOO
+from edl_runtime.model.zoo_files import REQUIREMENTS
 
 OWN_ZOO = Path(__file__).parent / "zoo"
 """The models of tables. In the repository this is a link to ``model_zoo``."""
 MODELS = (
     *("regressor.DNN", "regressor.wide_and_deep.MagicalWAD", "regressor.deepfm.DeepFM"),
     *("classifier.DNN", "classifier.wide_and_deep.WideAndDeep", "classifier.deepfm.DeepFM"),
+    *("trees.BoostedTreesRegressor", "trees.BoostedTreesClassifier"),
     "anomaly.Autoencoder",
 )
 _WIDE_AND_DEEP = {"dnn_hidden_units": "hidden_units"}
+_OF_TREES = {
+    **dict.fromkeys(("n_estimators", "n_trees", "max_iterations"), "num_boost_round"),
+    **dict.fromkeys(("learning_rate", "learn_rate"), "eta"),
+    **dict.fromkeys(("lambda", "l2_regularization", "l2_reg"), "reg_lambda"),
+    **dict.fromkeys(("alpha", "l1_regularization", "l1_reg"), "reg_alpha"),
+    **dict.fromkeys(("min_split_loss", "tree_complexity"), "gamma"),
+    **dict.fromkeys(("min_node_weight", "min_tree_child_weight"), "min_child_weight"),
+    "max_tree_depth": "max_depth",
+    "num_class": "n_classes",
+}
+"""Names of parameters of XGBoost, TensorFlow and BigQuery."""
 ALIASES: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {
     "DNNClassifier": ("classifier.DNN", {}, {}),
     "DNNRegressor": ("regressor.DNN", {}, {}),
@@ -30,12 +44,13 @@ ALIASES: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {
         _WIDE_AND_DEEP,
     ),
     "DNNLinearCombinedRegressor": ("regressor.wide_and_deep.MagicalWAD", {}, _WIDE_AND_DEEP),
+    "BoostedTreesClassifier": ("trees.BoostedTreesClassifier", {}, _OF_TREES),
+    "BoostedTreesRegressor": ("trees.BoostedTreesRegressor", {}, _OF_TREES),
 }
 """Names that SQLFlow's users know: the model, its parameters, and other names of parameters."""
 _NOT_HERE = {
-    "BoostedTreesClassifier": "classifier.DNN",
-    "BoostedTreesRegressor": "regressor.DNN",
-    "xgboost.gbtree": "regressor.DNN or classifier.DNN",
+    "xgboost.dart": "xgboost.gbtree",
+    "xgboost.gblinear": "xgboost.gbtree, LinearRegressor or LinearClassifier",
     "DeepEmbeddingClusterModel": "anomaly.Autoencoder",
     "StackedRNNClassifier": "classifier.DNN",
     "AutoClassifier": "classifier.DNN",
@@ -49,6 +64,7 @@ _NOT_HERE = {
     "GCN": "classifier.DNN",
 }
 """Models of SQLFlow that edl lacks, and what is nearest."""
+_XGBOOST = "xgboost-cpu>=3.1"
 _FURTHER_ZOOS = ("model_zoo", IMAGE_ZOO)
 
 
@@ -84,7 +100,7 @@ def find_model(model_def: str, params: Mapping[str, object], given: str) -> Foun
     """
     further = [given] if given else [zoo for zoo in _FURTHER_ZOOS if Path(zoo).is_dir()][:1]
     own_name, own_params, spelt = ALIASES.get(
-        model_def.removeprefix("sqlflow_models."), (model_def, {}, {})
+        _of_objective(model_def.removeprefix("sqlflow_models."), params), (model_def, {}, {})
     )
     errors = []
     for zoo in further:
@@ -101,6 +117,22 @@ def find_model(model_def: str, params: Mapping[str, object], given: str) -> Foun
         raise _with_remedy(errors[0], model_def) from None
     known = {spelt.get(name, name): value for name, value in params.items()}
     return FoundModel(str(OWN_ZOO), own_name, {**own_params, **known}, *found)
+
+
+def copy_with_xgboost(folder: Path) -> str:
+    """Copy the zoo of this package into a folder; an image that is made of the copy has XGBoost."""
+    copy = Path(shutil.copytree(OWN_ZOO, folder))
+    with (copy / REQUIREMENTS).open("a") as file:
+        file.write(f"{_XGBOOST}\n")
+    return str(copy)
+
+
+def _of_objective(name: str, params: Mapping[str, object]) -> str:
+    """Return the trees that ``xgboost.gbtree`` means, and any other name as it is."""
+    if name != "xgboost.gbtree":
+        return name
+    has_classes = str(params.get("objective")).startswith(("binary:", "multi:"))
+    return "BoostedTreesClassifier" if has_classes else "BoostedTreesRegressor"
 
 
 def _with_remedy(error: EdlError, model_def: str) -> EdlError:

@@ -89,12 +89,29 @@ def learns_label(source: str, name: str) -> bool:
         SyntaxError: the source is no Python.
         ValueError: the source has a NUL character.
     """
-    found = _definition(source, name)
-    for statement in getattr(found, "body", ()):
-        match statement:
-            case ast.Assign(targets=[ast.Name(id="learns_label")], value=ast.Constant(value=False)):
-                return False
-    return True
+    return _flag(source, name, "learns_label", otherwise=True)
+
+
+def learns_whole_epochs(source: str, name: str) -> bool:
+    """Return whether a model needs all records at once: it says ``learns_whole_epochs = True``.
+
+    Raises:
+        SyntaxError: the source is no Python.
+        ValueError: the source has a NUL character.
+    """
+    return _flag(source, name, "learns_whole_epochs", otherwise=False)
+
+
+def _flag(source: str, name: str, flag: str, *, otherwise: bool) -> bool:
+    """Return what a class or a base of it says."""
+    for definition in _with_bases(source, name):
+        for statement in getattr(definition, "body", ()):
+            match statement:
+                case ast.Assign(
+                    targets=[ast.Name(id=target)], value=ast.Constant(value=bool(value))
+                ) if target == flag:
+                    return value
+    return otherwise
 
 
 def takes_parameter(source: str, name: str, parameter: str) -> bool:
@@ -104,28 +121,26 @@ def takes_parameter(source: str, name: str, parameter: str) -> bool:
         SyntaxError: the source is no Python.
         ValueError: the source has a NUL character.
     """
-    found = _definition(source, name)
-    if isinstance(found, ast.ClassDef):
-        found = next(
-            (
-                each
-                for each in found.body
-                if isinstance(each, ast.FunctionDef) and each.name == "__init__"
-            ),
-            None,
-        )
-    if not isinstance(found, ast.FunctionDef):
-        return False
-    known = found.args
-    return parameter in (each.arg for each in (*known.args, *known.kwonlyargs))
+    for found in _with_bases(source, name):
+        functions = found.body if isinstance(found, ast.ClassDef) else [found]
+        for each in functions:
+            if isinstance(each, ast.FunctionDef) and each.name in ("__init__", name):
+                known = each.args
+                return parameter in (one.arg for one in (*known.args, *known.kwonlyargs))
+    return False
 
 
-def _definition(source: str, name: str) -> ast.stmt | None:
-    """Return the class or function of this name at the top of a module."""
-    for statement in _top(ast.parse(source).body):
-        if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) and statement.name == name:
-            return statement
-    return None
+def _with_bases(source: str, name: str) -> Iterator[ast.ClassDef | ast.FunctionDef]:
+    """Yield a class or function at the top of a module, and the bases that the module defines."""
+    top = _top(ast.parse(source).body)
+    known = {each.name: each for each in top if isinstance(each, ast.ClassDef | ast.FunctionDef)}
+    waiting = [name]
+    while waiting:
+        found = known.pop(waiting.pop(0), None)
+        if found is not None:
+            yield found
+            bases = found.bases if isinstance(found, ast.ClassDef) else ()
+            waiting += [base.id for base in bases if isinstance(base, ast.Name)]
 
 
 def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -65,14 +65,19 @@ class _ModuleVisitor(ast.NodeVisitor):
     _definitions: dict[str, ast.FunctionDef | ast.ClassDef] = field(default_factory=dict)
 
     def taker(self, name: str) -> ast.FunctionDef | None:
-        """Return the function that takes the parameters of a model."""
-        found = self._definitions.get(name)
-        if isinstance(found, ast.ClassDef):
-            for each in found.body:
+        """Return the function that takes the parameters of a model, or of a base class."""
+        waiting, seen = [name], {name}
+        while waiting:
+            found = self._definitions.get(waiting.pop(0))
+            if isinstance(found, ast.FunctionDef):
+                return found
+            for each in found.body if found is not None else ():
                 if isinstance(each, ast.FunctionDef) and each.name == "__init__":
                     return each
-            return None
-        return found
+            bases = [base.id for base in found.bases if isinstance(base, ast.Name)] if found else []
+            waiting += [base for base in bases if base not in seen]
+            seen.update(bases)
+        return None
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self._definitions.setdefault(node.name, node)

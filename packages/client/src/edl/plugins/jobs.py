@@ -6,7 +6,13 @@ from edl import api
 from edl.adapters import model_zoo, trained_models
 from edl.adapters.model_zoo import parameters_of, source_of
 from edl.app import job_catalog, open_in_browser
-from edl.core.model_file import candidates, definitions, learns_label, takes_parameter
+from edl.core.model_file import (
+    candidates,
+    definitions,
+    learns_label,
+    learns_whole_epochs,
+    takes_parameter,
+)
 from edl.render.line_display import SilentDisplay
 from edl.use_cases.job_catalog import JobCatalog
 from edl.use_cases.job_watcher import JobDisplay, JobWatcher
@@ -21,6 +27,7 @@ __all__ = [
     "definitions",
     "job_catalog",
     "learns_label",
+    "learns_whole_epochs",
     "model_zoo",
     "open_in_browser",
     "parameters_of",

@@ -130,7 +130,11 @@ class ClauseReader:
         return name
 
     def read_attributes(
-        self, known: Mapping[str, str], prefixes: Sequence[str], given: Sequence[str] = ()
+        self,
+        known: Mapping[str, str],
+        prefixes: Sequence[str],
+        given: Sequence[str] = (),
+        whole_names: Sequence[str] = (),
     ) -> tuple[dict[str, object], dict[str, object]]:
         """Read WITH; return the model's parameters, and the settings by their names in ``known``.
 
@@ -138,6 +142,7 @@ class ClauseReader:
             known: settings, and what they are called in the second result.
             prefixes: a parameter may have one of them; if there are none, there are no parameters.
             given: parameters that the statement itself gives to the model.
+            whole_names: parameters with a prefix that others do not have.
         """
         params: dict[str, object] = {}
         settings: dict[str, object] = {}
@@ -150,7 +155,9 @@ class ClauseReader:
             whole = ".".join(name)
             if whole in known:
                 place, key = settings, known[whole]
-            elif prefixes and (len(name) == 1 or (len(name) == 2 and name[0] in prefixes)):
+            elif whole in whole_names or (
+                prefixes and (len(name) == 1 or (len(name) == 2 and name[0] in prefixes))
+            ):
                 place, key = params, name[-1]
             else:
                 self.index = start

@@ -25,13 +25,13 @@ _MODELS = {
     "DNN_REGRESSOR": "DNNRegressor",
     "DNN_LINEAR_COMBINED_CLASSIFIER": "DNNLinearCombinedClassifier",
     "DNN_LINEAR_COMBINED_REGRESSOR": "DNNLinearCombinedRegressor",
+    "BOOSTED_TREE_CLASSIFIER": "BoostedTreesClassifier",
+    "BOOSTED_TREE_REGRESSOR": "BoostedTreesRegressor",
     "AUTOENCODER": "anomaly.Autoencoder",
 }
 _NEAREST = {
-    "BOOSTED_TREE_CLASSIFIER": "DNN_CLASSIFIER",
-    "BOOSTED_TREE_REGRESSOR": "DNN_REGRESSOR",
-    "RANDOM_FOREST_CLASSIFIER": "DNN_CLASSIFIER",
-    "RANDOM_FOREST_REGRESSOR": "DNN_REGRESSOR",
+    "RANDOM_FOREST_CLASSIFIER": "BOOSTED_TREE_CLASSIFIER",
+    "RANDOM_FOREST_REGRESSOR": "BOOSTED_TREE_REGRESSOR",
     "AUTOML_CLASSIFIER": "DNN_CLASSIFIER",
     "AUTOML_REGRESSOR": "DNN_REGRESSOR",
     "KMEANS": "AUTOENCODER",
@@ -88,7 +88,8 @@ def read_create_model(text: str, words: Sequence[SqlToken]) -> Train:
     if not reader.accept("AS") or find_select(words) >= len(words):
         raise reader.mistake("expected AS and a SELECT", 0, _EXAMPLE)
     label = options.take_label() if model != _MODELS["AUTOENCODER"] else ""
-    settings = options.take_settings()
+    # Of trees, iterations are rounds, which are a parameter.
+    settings = {} if model.startswith("BoostedTrees") else options.take_settings()
     return Train(
         text[words[find_select(words)].start : words[-1].end],
         model,

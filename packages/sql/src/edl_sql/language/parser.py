@@ -86,6 +86,8 @@ _SETTINGS = {
 }
 """Attributes by their names in WITH: options of ``edl train``, and ``Train.validation``."""
 _PREFIXES = ("model", "optimizer")
+_OF_XGBOOST = ("train.num_boost_round", "train.early_stopping_rounds")
+"""Parameters of trees as SQLFlow writes them."""
 
 
 def parse_statements(text: str, dialect: Dialect = Dialect.STANDARD) -> list[Statement]:
@@ -262,7 +264,7 @@ def _train(select: str, rest: ClauseReader) -> Train:
         clause = rest.read_clause(seen)
         if clause == "WITH":
             params, settings = rest.read_attributes(
-                {**_SETTINGS, **_METRICS}, _PREFIXES, ("schema",)
+                {**_SETTINGS, **_METRICS}, _PREFIXES, ("schema",), _OF_XGBOOST
             )
         elif clause == "COLUMN":
             _columns(rest, columns, seen)
@@ -342,12 +344,12 @@ def _into_table(rest: ClauseReader) -> str:
 
 def _explain(select: str, rest: ClauseReader) -> Explain:
     model = rest.read_model_name("EXPLAIN")
-    if rest.accept("WITH", "USING"):
-        raise rest.mistake(
-            "integrated gradients are the only explainer, without settings",
-            -1,
-            "Leave out WITH and USING.",
-        )
+    if rest.accept("WITH"):
+        raise rest.mistake("EXPLAIN has no settings", -1, "Leave out WITH.")
+    of_trees = rest.accept("USING")
+    if of_trees and not rest.accept("TREEEXPLAINER"):
+        remedy = "Leave USING out: the model decides how it is explained."
+        raise rest.mistake("only TreeExplainer, for trees, can be named", 0, remedy)
     into = _into_table(rest) if rest.accept("INTO") else ""
     rest.expect_end()
-    return Explain(select, model, into)
+    return Explain(select, model, into, of_trees)

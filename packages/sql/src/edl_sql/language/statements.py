@@ -95,11 +95,13 @@ class Explain:
     Attributes:
         model: name of the trained model.
         into: the table that gets a row for each column; empty for none.
+        of_trees: the model is said to be one of trees.
     """
 
     select: str
     model: str
     into: str = ""
+    of_trees: bool = False
     positions: SqlPositions = field(default=NOWHERE, compare=False)
 
 

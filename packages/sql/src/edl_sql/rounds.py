@@ -1,0 +1,63 @@
+"""Models that learn from all rows at once, such as trees: each epoch of a job is one minibatch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from edl.plugins.errors import usage
+from edl_sql.language.statements import Train
+from edl_sql.zoos import OWN_ZOO, copy_with_xgboost
+
+_ROUNDS = 100
+_MAX_RECORDS = 2_000_000
+_OF_EPOCHS = ("num_epochs", "minibatch_size", "records_per_task", "local_steps", "optimizer")
+
+
+def check_rounds(statement: Train, *, in_rounds: bool) -> None:
+    """Check that a statement does not choose the epochs of a model that learns in rounds.
+
+    Raises:
+        Problem: the statement does, or has no rounds.
+    """
+    for name in _OF_EPOCHS if in_rounds else ():
+        if name in statement.settings:
+            raise usage(
+                f"{statement.model_def} learns from all rows at once, and has no {name}",
+                where=statement.positions.mark("WITH"),
+                remedy="Leave it out. num_boost_round says how often it learns from them.",
+            )
+    rounds = statement.params.get("num_boost_round")
+    if in_rounds and isinstance(rounds, int) and rounds < 1:
+        raise usage(
+            f"num_boost_round is {rounds}, and must be at least 1",
+            where=statement.positions.mark("WITH", "num_boost_round"),
+        )
+
+
+def plan_rounds(
+    rows: int, params: dict[str, Any], settings: Mapping[str, Any], zoo: str, folder: Path
+) -> dict[str, Any]:
+    """Return the options of a job in which each epoch is one minibatch of all rows.
+
+    Args:
+        params: of the model; what depends on the number of rows is added.
+        settings: of the job.
+        zoo: that has the model.
+        folder: for files of the job.
+    """
+    if "seed" in settings:
+        params.setdefault("seed", settings["seed"])
+    rounds = params.setdefault("num_boost_round", _ROUNDS)
+    together = params.setdefault("rounds_per_epoch", max(1, -(-rounds * rows // _MAX_RECORDS)))
+    planned: dict[str, Any] = {
+        "num_epochs": -(-rounds // together),
+        "minibatch_size": rows,
+        "records_per_task": rows,
+        "local_steps": 2,
+    }
+    is_here = settings.get("platform", "processes") == "processes"
+    if zoo == str(OWN_ZOO) and not is_here:  # the image that is made of it needs XGBoost
+        planned["model_zoo"] = copy_with_xgboost(folder / "zoo")
+    return planned
