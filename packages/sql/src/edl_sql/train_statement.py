@@ -68,11 +68,11 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
             **with_keras_names(statement.settings),
             "model_zoo": zoo,
         }
-        params = dict(statement.params)
         if in_rounds:
-            settings |= plan_rounds(schema["rows"], params, settings, zoo, Path(folder))
-        epochs = plural(settings["num_epochs"], "epoch")
-        context.report(f"{plural(schema['rows'], 'row')}, {epochs}")
+            settings |= plan_rounds(schema["rows"], statement.params, settings, zoo, Path(folder))
+        context.report(
+            f"{plural(schema['rows'], 'row')}, {plural(settings['num_epochs'], 'epoch')}"
+        )
         classes = sorted(rows.classes, key=lambda name: rows.classes[name])
         if statement.validation:
             with mark_errors(at, "WITH", "select"):
@@ -104,7 +104,7 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
                 progress=context.progress,
                 name=job,
                 model_def=statement.model_def,
-                params={**params, **chosen.params, "schema": schema},
+                params={**statement.params, **chosen.params, "schema": schema},
                 data=[f"{folder}/rows"],
                 output=output,
                 **settings,
