@@ -142,14 +142,14 @@ class BoostedTrees(tf.keras.Model):
         numbers = self._columns(inputs)
         if MARK not in inputs:
             return self._predict(self._trees(numbers))
-        found = self._trees.explain(numbers, self._explained(self._trees(numbers)))
+        found = self._trees.explain(numbers, self._choose_sums(self._trees(numbers)))
         return found @ tf.constant(self._columns.shares, tf.float32)
 
     def _predict(self, sums):
         """Return predictions of the sums of trees: (n, outputs)."""
         raise NotImplementedError
 
-    def _explained(self, sums):
+    def _choose_sums(self, sums):
         """Return how much each sum of trees counts in an explanation: (n, outputs)."""
         return tf.one_hot(tf.argmax(sums, axis=1), sums.shape[1])
 
