@@ -58,7 +58,12 @@ class Budget:
 def frozen(value: object) -> object:
     """Return a collection as a value that can be a key."""
     if isinstance(value, dict):
-        return tuple((key, frozen(each)) for key, each in value.items())
+        return tuple((key, _frozen_step(each)) for key, each in value.items())
     if isinstance(value, set):
         return frozenset(value)
     return value
+
+
+def _frozen_step(value: object) -> object:
+    """Return a step as a value that does not depend on the order of the reports."""
+    return frozenset(value.items()) if isinstance(value, dict) else frozen(value)

@@ -47,7 +47,7 @@ class World:
 
     records: tuple[int, ...]
     budget: Budget
-    group: ReplicaGroup[Added] = field(default_factory=lambda: ReplicaGroup(Version(0)))
+    group: ReplicaGroup[int | None] = field(default_factory=lambda: ReplicaGroup(Version(0)))
     members: dict[int, Member] = field(default_factory=dict)
     held: dict[int, tuple[int, ...]] = field(default_factory=dict)
     deaths: tuple[int, ...] = ()
@@ -81,6 +81,7 @@ class World:
         for name, value in vars(self.group).items():
             if isinstance(value, dict | set):
                 setattr(new.group, name, value.copy())
+        new.group._steps = {made: dict(step) for made, step in self.group._steps.items()}
         new.members = {number: copy.copy(member) for number, member in self.members.items()}
         new.held = dict(self.held)
         new.slots = {at: dict(slots) for at, slots in self.slots.items()}
@@ -96,7 +97,18 @@ class World:
         if self.group._is_paused:
             yield "tick", 0
         for worker, member in self.members.items():
-            for name in ("join", "begin", "fetch", "add", "take", "report", "stop", "send", "end"):
+            for name in (
+                "join",
+                "begin",
+                "fetch",
+                "add",
+                "take",
+                "report",
+                "stop",
+                "tell",
+                "send",
+                "end",
+            ):
                 if getattr(self, f"can_{name}")(worker, member):
                     yield name, worker
 
@@ -262,7 +274,12 @@ class World:
         self._report(worker)
 
     def _report(
-        self, worker: int, *, stopped: bool = False, unreachable: WorkerId | None = None
+        self,
+        worker: int,
+        *,
+        stopped: bool = False,
+        complete: bool = False,
+        unreachable: WorkerId | None = None,
     ) -> None:
         member = self.members[worker]
         assert member.generation is not None
@@ -272,8 +289,9 @@ class World:
                 WorkerId(worker),
                 member.generation,
                 None if history is None else Version(len(history)),
-                () if history is None else history[min(member.counted, len(history)) :],
+                self._tell(worker, member, complete=complete),
                 stopped=stopped,
+                complete=complete,
                 unreachable=unreachable,
             )
         except NotAMember:
@@ -283,6 +301,14 @@ class World:
         member.reported = None if history is None else len(history)
         self.perform(effects)
         member.counted = max(member.counted, min(self.group.counted, len(history or ())))
+
+    @staticmethod
+    def _tell(worker: int, member: Member, *, complete: bool) -> list[dict[WorkerId, int | None]]:
+        """Return what a member, or all, have added to the last steps."""
+        steps = () if member.history is None else member.history[member.counted :]
+        return [
+            {WorkerId(w): record for w, record in step if complete or w == worker} for step in steps
+        ]
 
     def _is_present(self, member: Member) -> bool:
         present = self.group.generation
@@ -295,6 +321,13 @@ class World:
     def do_stop(self, worker: int) -> None:
         self.members[worker].stopped = True
         self._report(worker, stopped=True)
+
+    def can_tell(self, worker: int, member: Member) -> bool:
+        may = member.stopped and not member.is_fenced and self._is_present(member)
+        return may and self.group.must_report_all(WorkerId(worker))
+
+    def do_tell(self, worker: int) -> None:
+        self._report(worker, stopped=True, complete=True)
 
     def do_accuse(self, worker: int) -> None:
         """Stop because the next member cannot be reached."""
@@ -360,14 +393,14 @@ class World:
             else:
                 self.members[worker] = Member()
 
-    def perform(self, effects: list[GroupEffect[Added]]) -> None:
+    def perform(self, effects: list[GroupEffect[int | None]]) -> None:
         """Carry out what the group has decided."""
         is_saved = False
         for effect in effects:
             match effect:
                 case CountStep(version, step):
                     assert not is_saved, "a step counts before the values are saved"
-                    self.ledger = (*self.ledger, step)
+                    self.ledger = (*self.ledger, tuple(step.items()))
                     assert len(self.ledger) == version, "a version is missing"
                 case ValuesSaved(version, worker):
                     values = self.snapshot if worker is None else self.sent[version]
@@ -389,5 +422,5 @@ class World:
                     pass  # the worker is dead, or learns it when it reports
 
     def _check_release(self, worker: int) -> None:
-        open_ = {r for step in self.group._steps.values() for w, r in step if w == worker}
+        open_ = {r for step in self.group._steps.values() for w, r in step.items() if w == worker}
         assert open_ <= {None}, "a record that may still count is given to another worker"

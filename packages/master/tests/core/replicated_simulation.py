@@ -60,6 +60,7 @@ class Member:
     counted: int = 0
     ended: bool = False
     stopped: bool = False
+    tells_all: bool = False
     aside: History | None = None
     patience: int = 200
     """Turns for which it waits for the group when it leaves."""
@@ -164,6 +165,8 @@ class ReplicatedWorld(World):
         member = self._member(process)
         if member.aside is not None and self.random.random() < 0.3:
             self._send_values(process, member)
+        elif member.tells_all and member.begun is not None and self.random.random() < 0.3:
+            self._report(process, member)
         elif member.begun is None or member.stopped:
             after = member.begun.generation.number if member.begun else 0
             asked = GenerationRequested(process.worker, process.instance, after)
@@ -180,6 +183,7 @@ class ReplicatedWorld(World):
         match answer:
             case GenerationBegun(generation, leases, next_token):
                 member.begun, member.ended, member.stopped = answer, False, False
+                member.tells_all = False
                 if process.worker in generation.sources:
                     assert member.history is not None
                     assert len(member.history) == generation.version
@@ -253,18 +257,23 @@ class ReplicatedWorld(World):
     def _report(self, process: Process, member: Member) -> None:
         assert member.begun is not None
         history = member.history
+        steps = () if history is None else history[min(member.counted, len(history)) :]
+        if not member.tells_all:
+            steps = tuple(tuple(c for c in s if c.worker == process.worker) for s in steps)
         report = StepsReported(
             process.worker,
             member.begun.generation.number,
             None if history is None else Version(len(history)),
-            () if history is None else history[min(member.counted, len(history)) :],
+            steps,
             stopped=member.ended,
+            complete=member.tells_all,
         )
         for answer in self._send(report) or ():
             if isinstance(answer, StepsCounted):
                 member.stopped = member.ended
                 member.counted = answer.counted
                 member.ended = member.ended or answer.ended
+                member.tells_all = member.tells_all or answer.all_wanted
                 if answer.lost:
                     member.begun = member.history = member.aside = None
                     member.stopped = member.ended = False

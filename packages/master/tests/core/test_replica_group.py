@@ -24,6 +24,7 @@ from edl_master.core.replica_group import ReplicaGroup
 
 A, B, C = WorkerId(0), WorkerId(1), WorkerId(2)
 RUNS = 1000
+ALL = {A: "a", B: "b", C: "c"}
 
 
 def version(number: int) -> Version:
@@ -53,8 +54,36 @@ def test_a_first_worker_begins_with_the_values_of_the_store() -> None:
 def test_a_step_counts_when_all_members_have_it() -> None:
     group = group_of(A, B)
 
-    assert group.report(A, 2, version(1), ["one"]) == []
-    assert group.report(B, 2, version(1), ["one"]) == [CountStep(version(1), "one")]
+    assert group.report(B, 2, version(1), [{B: "b"}]) == []
+    (counted,) = group.report(A, 2, version(1), [{A: "a"}])
+    assert counted == CountStep(version(1), {A: "a", B: "b"})
+    assert isinstance(counted, CountStep)
+    assert list(counted.step) == [A, B], "in the same order whoever reports first"
+
+
+def test_one_of_the_farthest_is_asked_what_a_dead_member_has_added() -> None:
+    group = group_of(A, B, C)
+    group.report(A, 2, version(1), [{A: "a"}])
+    group.lose(B)
+    group.report(A, 2, version(1), [{A: "a"}], stopped=True)
+    assert not group.must_report_all(A), "C may be farther"
+
+    assert group.report(C, 2, version(1), [{C: "c"}], stopped=True) == []
+    assert group.must_report_all(A)
+    assert not group.must_report_all(C), "one is enough"
+    effects = group.report(A, 2, version(1), [ALL], stopped=True, complete=True)
+    begun = BeginGeneration(Generation(3, (A, C), version(1), (A, C)))
+    assert effects == [CountStep(version(1), ALL), ReleaseLeases(B), begun]
+
+
+def test_another_one_is_asked_if_the_one_that_was_asked_dies() -> None:
+    group = group_of(A, B, C)
+    group.lose(B)
+    group.report(A, 2, version(1), [{A: "a"}], stopped=True)
+    group.report(C, 2, version(1), [{C: "c"}], stopped=True)
+    assert group.lose(A) == []
+
+    assert group.must_report_all(C)
 
 
 def test_a_step_that_a_member_has_is_kept_when_another_one_dies() -> None:
@@ -63,18 +92,18 @@ def test_a_step_that_a_member_has_is_kept_when_another_one_dies() -> None:
 
     effects = group.lose(B)
     assert effects == [EndGeneration(group.generation)]
-    effects = group.report(A, 2, version(1), ["one"], stopped=True)
-    effects += group.report(C, 2, version(0), stopped=True)
+    group.report(C, 2, version(0), stopped=True)
+    effects = group.report(A, 2, version(1), [ALL], stopped=True, complete=True)
 
     # It counts only once C has it, too: until then, A may die. B's leases wait for that.
     begun = Generation(3, (A, C), version(1), (A,))
     assert effects == [BeginGeneration(begun)]
-    assert group.report(C, 3, version(1)) == [CountStep(version(1), "one"), ReleaseLeases(B)]
+    assert group.report(C, 3, version(1)) == [CountStep(version(1), ALL), ReleaseLeases(B)]
 
 
 def test_a_step_that_no_member_has_returns_to_the_queue() -> None:
     group = group_of(A, B)
-    group.report(B, 2, version(1), ["one"])
+    group.report(B, 2, version(1), [{B: "b"}])
 
     group.lose(B)
     effects = group.report(A, 2, version(0), stopped=True)
@@ -90,12 +119,12 @@ def test_one_that_was_given_up_is_not_listened_to() -> None:
     group.lose(B)
 
     with pytest.raises(NotAMember):
-        group.report(B, 2, version(1), ["one"])
+        group.report(B, 2, version(1), [{B: "b"}])
 
 
 def test_the_last_member_puts_its_values_aside_before_it_leaves() -> None:
     group = group_of(A)
-    group.report(A, 1, version(1), ["one"])
+    group.report(A, 1, version(1), [{A: "a"}])
     assert group.generation is not None
 
     assert group.leave(A) == [EndGeneration(group.generation)]
@@ -107,33 +136,36 @@ def test_the_last_member_puts_its_values_aside_before_it_leaves() -> None:
 
 def test_nothing_counts_between_the_values_of_a_version_and_what_is_done_with_them() -> None:
     group = group_of(A)
-    group.report(A, 1, version(1), ["one"])
+    group.report(A, 1, version(1), [{A: "a"}])
     group.save()
     begun = Generation(2, (A,), version(1), (A,), saves=True)
     assert group.report(A, 1, version(1), stopped=True) == [BeginGeneration(begun)]
 
-    assert group.report(A, 2, version(3), ["two", "three"]) == []
+    assert group.report(A, 2, version(3), [{A: "two"}, {A: "three"}]) == []
     assert group.receive_values(A, version(1))
     assert group.proceed() == [ValuesSaved(version(1), A)]
-    assert group.proceed() == [CountStep(version(2), "two"), CountStep(version(3), "three")]
+    assert group.proceed() == [
+        CountStep(version(2), {A: "two"}),
+        CountStep(version(3), {A: "three"}),
+    ]
 
 
 def test_one_report_counts_no_step_after_the_values_that_it_completes() -> None:
     group = group_of(A, B)
-    group.report(B, 2, version(1), ["one"])
-    group.report(A, 2, version(2), ["one", "two"])
+    group.report(B, 2, version(1), [{B: "b"}])
+    group.report(A, 2, version(2), [{A: "a"}, {A: "two"}])
     group.save()
-    group.report(A, 2, version(2), ["two"], stopped=True)
     group.report(B, 2, version(1), stopped=True)
+    group.report(A, 2, version(2), [{A: "two"}], stopped=True, complete=True)
     assert group.receive_values(A, version(2))
     group.proceed()
     group.flush()
-    group.report(A, 3, version(3), ["two", "three"], stopped=True)
+    group.report(A, 3, version(3), [{A: "two"}, {A: "three"}], stopped=True)
 
-    effects = group.report(B, 3, version(3), ["two", "three"], stopped=True)
+    effects = group.report(B, 3, version(3), [{A: "two"}, {A: "three"}], stopped=True)
     begun = Generation(4, (A, B), version(3), (A, B))
     saved = ValuesSaved(version(2), A)
-    assert effects == [CountStep(version(2), "two"), saved, BeginGeneration(begun)]
+    assert effects == [CountStep(version(2), {A: "two"}), saved, BeginGeneration(begun)]
 
 
 def stop(group: ReplicaGroup[str], **unreachable: WorkerId) -> list[object]:
@@ -180,8 +212,8 @@ def test_a_member_that_died_meanwhile_is_not_accused() -> None:
 
 def test_values_that_no_one_wants_any_more_are_refused() -> None:
     group = group_of(A, B)
-    group.report(A, 2, version(1), ["one"])
-    group.report(B, 2, version(1), ["one"])
+    group.report(A, 2, version(1), [{A: "a"}])
+    group.report(B, 2, version(1), [{B: "b"}])
     group.save()
     for worker in (A, B):
         group.report(worker, 2, version(1), stopped=True)
@@ -194,7 +226,7 @@ def test_values_that_no_one_wants_any_more_are_refused() -> None:
 
 def test_replaced_values_come_from_the_store() -> None:
     group = group_of(A)
-    group.report(A, 1, version(1), ["one"])
+    group.report(A, 1, version(1), [{A: "a"}])
     group.save()
     group.report(A, 1, version(1), stopped=True)
     group.receive_values(A, version(1))
@@ -207,7 +239,7 @@ def test_replaced_values_come_from_the_store() -> None:
 
 def test_when_all_members_die_the_job_goes_back_to_its_snapshot() -> None:
     group = group_of(A)
-    group.report(A, 1, version(1), ["one"])
+    group.report(A, 1, version(1), [{A: "a"}])
 
     assert group.lose(A) == [LoseValues()]
     assert group.join(B) == []

@@ -86,9 +86,10 @@ class Job:
         version: int | None,
         *steps: ReplicaStep,
         stopped: bool = False,
+        complete: bool = False,
     ) -> list[fx.Effect]:
         made = None if version is None else Version(version)
-        return self.tell(StepsReported(worker, generation, made, steps, stopped))
+        return self.tell(StepsReported(worker, generation, made, steps, stopped, complete=complete))
 
     def lease(self, worker: WorkerId) -> fx.LeaseGranted:
         asked = ev.LeaseRequested(worker, instance(worker))
@@ -149,7 +150,9 @@ def test_a_task_whose_holder_is_gone_is_leased_when_its_steps_are_decided() -> N
     # A has the step in which B died; B's minibatch is in the values of A.
     asked = ev.LeaseRequested(A, instance(A))
     assert isinstance(job.tell(asked)[0], fx.WaitForWork)
-    effects = job.report(A, job.number, 1, step, stopped=True)
+    effects = job.report(A, job.number, 1, claim(first, 0), stopped=True)
+    assert job.get(StepsCounted, effects).all_wanted
+    effects = job.report(A, job.number, 1, step, stopped=True, complete=True)
     assert job.get(CountReplicaStep, effects).claims == step
     assert job.lease(A).task == second.task
 
@@ -160,8 +163,8 @@ def test_a_generation_says_which_minibatches_its_values_have() -> None:
     step = (*claim(first, 0), *claim(second, 0))
     job.report(A, job.number, 1, step)
     job.tell(ev.LearningRateRequested(0.5))
-    job.report(A, job.number, 1, step, stopped=True)
     job.report(B, job.number, 0, stopped=True)  # it has not seen the end of the step
+    job.report(A, job.number, 1, step, stopped=True, complete=True)
 
     begun = job.get(GenerationBegun, job.join(B, after=job.number))
     assert begun.generation.sources == (A,)

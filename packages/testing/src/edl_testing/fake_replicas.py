@@ -55,10 +55,11 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         self.is_ending = False
         self._reached: dict[int, int | None] = {}
         self._stopped: set[int] = set()
+        self._complete: set[int] = set()
         self._leaving: set[int] = set()
         self.joining: list[int] = []
         self._gone: list[int] = []
-        self._open: dict[int, pb.ReplicaStep] = {}
+        self._open: dict[int, dict[int, pb.MemberClaim]] = {}
         self._positions: dict[int, list[pb.LeasePosition]] = {}
 
     def is_undecided(self, worker: int) -> bool:
@@ -140,16 +141,22 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
                 first = request.version - len(request.steps) + 1
                 assert [s.version for s in request.steps] == list(range(first, request.version + 1))
                 self._reached[worker] = request.version
-                self._open.update((s.version, s) for s in request.steps if s.version > self.counted)
+                for step in request.steps:
+                    if step.version > self.counted:
+                        claims = self._open.setdefault(step.version, {})
+                        claims.update((each.worker_id, each) for each in step.claims)
             if request.stopped:
                 self._stopped.add(worker)
+            if request.complete:
+                self._complete.add(worker)
             self._count()
             is_leaving = bool(self._leaving & set(self._reached))
             if is_leaving and not self.is_ending and None not in self._reached.values():
                 self.end()  # others have the values of those that leave
             self._continue()
             self._tasks.changed.notify_all()
-            return pb.ReportReply(counted=self.counted, ended=self.is_ending)
+            asks = self.is_ending and worker in self._stopped and self._lacks_claims()
+            return pb.ReportReply(counted=self.counted, ended=self.is_ending, all_wanted=asks)
 
     # --- inside ----------------------------------------------------------------------------
 
@@ -171,17 +178,30 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
 
     def _count(self) -> None:
         versions = [v for v in self._reached.values() if v is not None]
-        if self._stopped != set(self._reached) and len(versions) < len(self._reached):
+        if self.is_ending:
+            if self._stopped != set(self._reached) or self._lacks_claims():
+                return
+        elif len(versions) < len(self._reached):
             return
         while versions and self.counted < min(versions):
             self.counted += 1
-            step = self._open.pop(self.counted)
+            claims = self._open.pop(self.counted)
+            step = pb.ReplicaStep(version=self.counted, claims=[claims[w] for w in sorted(claims)])
             self.steps.append(step)
             for each in step.claims:
                 self._count_minibatch(each.worker_id, each.claim)
         begun_at = self.generations[-1].version if self.generations else 0
         if self.counted >= begun_at and not self.is_ending:
             self._release_gone()
+
+    def _lacks_claims(self) -> bool:
+        """Whether a member that is gone, or lacks the last step, may have added to one."""
+        farthest = max((v for v in self._reached.values() if v is not None), default=0)
+        if not self.generations or farthest <= max(self.generations[-1].version, self.counted):
+            return False
+        if all(self._reached.get(worker) == farthest for worker in self.generations[-1].members):
+            return False
+        return all(self._reached.get(worker) != farthest for worker in self._complete)
 
     def _release_gone(self) -> None:
         for worker in self._gone:
@@ -192,6 +212,8 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         if (self.generations and not self.is_ending) or self._stopped != set(self._reached):
             return
         if not self.generations and len(self.joining) < self._tasks.workers_wanted:
+            return
+        if self._lacks_claims():
             return
         have = [v for v in self._reached.values() if v is not None]
         version = max(have, default=self.counted)
@@ -211,7 +233,8 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         members = [*ranked, *self.joining]
         self._gone += [worker for worker in self._reached if worker not in staying]
         self._reached = {worker: self._reached.get(worker) for worker in members}
-        self.joining, self._stopped, self.is_ending = [], set(), False
+        self.joining, self._stopped, self._complete = [], set(), set()
+        self.is_ending = False
         if members:
             self.generations.append(
                 pb.Generation(
@@ -251,7 +274,7 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         held = [one for one in self._tasks.all_tasks() if one.token and one.worker == worker]
         counts = {one.token: one.applied for one in held}
         for step in self._open.values():
-            for claim in (each.claim for each in step.claims):
+            for claim in (each.claim for each in step.values()):
                 if claim.lease.token in counts:
                     counts[claim.lease.token] = claim.minibatch + 1
         return [

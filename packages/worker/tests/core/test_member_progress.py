@@ -70,6 +70,19 @@ def test_reports_have_all_steps_that_do_not_count() -> None:
     assert report.steps[0].claims == {0: claim(5)}
 
 
+def test_a_member_reports_what_others_have_added_if_it_is_asked() -> None:
+    progress = begin()
+    progress.on_step([Note(claim(3), stops=False), Note(claim(0), stops=False)])
+    progress.stop()
+    report = report_of(progress)
+    assert (report.steps[0].claims, report.complete) == ({0: claim(3)}, False)
+    progress.on_answer(report, ReportAnswer(0, ended=True, all_wanted=True))
+    report = report_of(progress)
+    assert (report.steps[0].claims, report.complete) == ({0: claim(3), 1: claim(0)}, True)
+    progress.enter(replace(FIRST, number=2, version=1, sources=(0, 1)))
+    assert not report_of(progress).complete
+
+
 def test_a_member_tells_the_others_that_the_generation_has_ended() -> None:
     progress = begin()
     assert not progress.make_note(claim(3)).stops

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 from edl_master.core.identifiers import Version, WorkerId
 
-Step = TypeVar("Step")
-"""The content of a step: what each member has added to it. The group does not look inside."""
+Claim = TypeVar("Claim")
+"""What a member has added to a step. The group does not look inside."""
+
+Step: TypeAlias = Mapping[WorkerId, Claim]
+"""What the members have added to a step, or what is known of that."""
 
 
 class NotAMember(RuntimeError):
@@ -38,11 +42,14 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
-class CountStep(Generic[Step]):
-    """Count the minibatches of the step that made this version: it cannot get lost any more."""
+class CountStep(Generic[Claim]):
+    """Count the minibatches of the step that made this version: it cannot get lost any more.
+
+    The step is complete, in the order of the workers' numbers.
+    """
 
     version: Version
-    step: Step
+    step: Step[Claim]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +113,7 @@ class ExpelMember:
 
 
 GroupEffect: TypeAlias = (
-    CountStep[Step]
+    CountStep[Claim]
     | ValuesSaved
     | SaveValues
     | EndGeneration

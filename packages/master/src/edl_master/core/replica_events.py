@@ -27,7 +27,7 @@ class ReplicaClaim:
 
 
 ReplicaStep: TypeAlias = tuple[ReplicaClaim, ...]
-"""A step: what its members have added to it."""
+"""What members have added to a step, in the order of their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ class StepsReported:
     stopped: bool = False
     unreachable: WorkerId | None = None
     cause: str = ""
+    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +105,13 @@ class StepsCounted:
         counted: version of the last step that counts.
         ended: the generation has ended, or is about to: stop.
         lost: the caller is no member, and must not use its values further.
+        all_wanted: report what all members have added to the steps.
     """
 
     counted: Version
     ended: bool
     lost: bool = False
+    all_wanted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

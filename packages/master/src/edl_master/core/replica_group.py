@@ -11,6 +11,9 @@ is either in the values of a member that goes on, or in none. (Group communicati
 flush, and the property virtual synchrony.)
 
 **A step counts when all members have it**: from then on no death of some members can take it back.
+Each member that has a step reports what it has added itself. When all have stopped, and one is gone
+or lacks the last step, to which it may have added, one that has this step is asked what all have
+added.
 A worker that is gone keeps its leases until nothing is open that it may have been part of.
 
 Nothing here waits, locks, knows the time or has any values.
@@ -24,6 +27,7 @@ from typing import Generic
 
 from edl_master.core.generations import (
     BeginGeneration,
+    Claim,
     CountStep,
     EndGeneration,
     ExpelMember,
@@ -39,7 +43,7 @@ from edl_master.core.generations import (
 from edl_master.core.identifiers import Version, WorkerId
 
 
-class ReplicaGroup(Generic[Step]):
+class ReplicaGroup(Generic[Claim]):
     """The members, their versions, and the steps of one job.
 
     Attributes:
@@ -61,12 +65,14 @@ class ReplicaGroup(Generic[Step]):
         self.is_lost = False
         self._number = 0
         self._reached: dict[WorkerId, Version | None] = {}  # of all members that are not lost
+        self._behind: set[WorkerId] = set()  # those that lack the next step to count
         self._stopped: set[WorkerId] = set()
+        self._complete: set[WorkerId] = set()  # of these, those that have reported for all others
         self._accusations: tuple[tuple[WorkerId, WorkerId], ...] = ()  # who cannot reach whom
         self._leaving: set[WorkerId] = set()
         self._joining: dict[WorkerId, None] = {}  # in order
         self._gone: dict[WorkerId, None] = {}  # whose leases cannot be released yet
-        self._steps: dict[Version, Step] = {}  # not counted yet, by the version that they make
+        self._steps: dict[Version, dict[WorkerId, Claim]] = {}  # not counted yet, by version
         self._wants_save = False
         self._finishes = False  # until values of a generation that finishes are saved
         self._saver: WorkerId | None = None  # has been asked for its values, or has sent them
@@ -95,24 +101,31 @@ class ReplicaGroup(Generic[Step]):
         has_stopped = self.is_ending and worker in self._stopped
         return has_stopped and worker == self._saver and not self._has_sent
 
+    def must_report_all(self, worker: WorkerId) -> bool:
+        """Return whether a member that has stopped is to report what all have added to steps."""
+        if len(self._stopped) < len(self._reached) or not self._lacks_claims():
+            return False
+        farthest = self._find_farthest()
+        return worker == next(w for w, version in self._reached.items() if version == farthest)
+
     def is_member(self, worker: WorkerId) -> bool:
         """Return whether a worker takes part in the present generation."""
         return worker in self._reached
 
-    def steps_up_to(self, version: Version) -> list[Step]:
+    def steps_up_to(self, version: Version) -> list[Step[Claim]]:
         """Return the steps up to a version that do not count yet."""
         return [step for made, step in sorted(self._steps.items()) if made <= version]
 
     # --- membership ------------------------------------------------------------------------
 
-    def join(self, worker: WorkerId) -> list[GroupEffect[Step]]:
+    def join(self, worker: WorkerId) -> list[GroupEffect[Claim]]:
         """Admit a worker that is ready to train; repeated calls change nothing."""
         if worker in self._reached or worker in self._joining or self.is_lost:
             return []
         self._joining[worker] = None
         return self._change_members()
 
-    def leave(self, worker: WorkerId) -> list[GroupEffect[Step]]:
+    def leave(self, worker: WorkerId) -> list[GroupEffect[Claim]]:
         """Have a member leave with the end of this generation, in which it takes part."""
         if worker not in self._reached:
             return self.lose(worker)
@@ -121,7 +134,7 @@ class ReplicaGroup(Generic[Step]):
         self._leaving.add(worker)
         return self._change_members()
 
-    def lose(self, worker: WorkerId) -> list[GroupEffect[Step]]:
+    def lose(self, worker: WorkerId) -> list[GroupEffect[Claim]]:
         """Go on without a worker: it is dead, or will not be listened to any more."""
         if self.is_lost:
             return []
@@ -130,19 +143,20 @@ class ReplicaGroup(Generic[Step]):
             return [] if worker in self._gone else [ReleaseLeases(worker)]
         del self._reached[worker]
         self._stopped.discard(worker)
+        self._complete.discard(worker)
         self._leaving.discard(worker)
         self._gone[worker] = None
         self._give_up_saver(worker == self._saver)
         return self._change_members()
 
-    def flush(self) -> list[GroupEffect[Step]]:
+    def flush(self) -> list[GroupEffect[Claim]]:
         """Have a new generation begin: what its members must know has changed."""
         return [] if self.is_lost else self._change_members()
 
-    def _change_members(self) -> list[GroupEffect[Step]]:
+    def _change_members(self) -> list[GroupEffect[Claim]]:
         return self._end() + self._continue()
 
-    def _end(self) -> list[GroupEffect[Step]]:
+    def _end(self) -> list[GroupEffect[Claim]]:
         if self.generation is None or self.is_ending:
             return []
         self.is_ending = True
@@ -155,18 +169,20 @@ class ReplicaGroup(Generic[Step]):
         worker: WorkerId,
         generation: int,
         version: Version | None,
-        steps: Sequence[Step] = (),
+        steps: Sequence[Step[Claim]] = (),
         *,
         stopped: bool = False,
+        complete: bool = False,
         unreachable: WorkerId | None = None,
-    ) -> list[GroupEffect[Step]]:
+    ) -> list[GroupEffect[Claim]]:
         """Record how far a member has come.
 
         Args:
             generation: number of the generation that it is in.
             version: that its values have; None: it has not received any.
-            steps: the last steps that made this version, with all that do not count yet.
+            steps: the last ones that made this version, with all that do not count yet.
             stopped: it makes no further step in this generation.
+            complete: the steps have what all members have added, not only this one.
             unreachable: the member because of which it has stopped.
 
         Raises:
@@ -176,19 +192,23 @@ class ReplicaGroup(Generic[Step]):
         if present is None or generation != present.number or worker not in self._reached:
             raise NotAMember(f"worker {worker} is no member of the present generation")
         if version is not None and not self._is_replaced:
-            self._reached[worker] = Version(max(self._reached[worker] or 0, version))
+            reached = self._reached[worker] = Version(max(self._reached[worker] or 0, version))
+            if reached > self.counted:
+                self._behind.discard(worker)
             for made, step in enumerate(steps, version - len(steps) + 1):
                 if made > self.counted:
-                    self._steps[Version(made)] = step
-        effects: list[GroupEffect[Step]] = []
+                    self._steps.setdefault(Version(made), {}).update(step)
+        effects: list[GroupEffect[Claim]] = []
         if stopped:
             if unreachable is not None and worker not in self._stopped:
                 self._accusations += ((worker, unreachable),)
             self._stopped.add(worker)
+            if complete:
+                self._complete.add(worker)
             effects = self._end()  # a peer may be gone, and be missed later
         return effects + self.proceed()
 
-    def proceed(self) -> list[GroupEffect[Step]]:
+    def proceed(self) -> list[GroupEffect[Claim]]:
         """Count what can count now.
 
         After ``ValuesSaved`` nothing counts before the next call, so that the owner of the group
@@ -208,7 +228,7 @@ class ReplicaGroup(Generic[Step]):
 
     # --- values for the store --------------------------------------------------------------
 
-    def save(self, *, finishes: bool = False) -> list[GroupEffect[Step]]:
+    def save(self, *, finishes: bool = False) -> list[GroupEffect[Claim]]:
         """Have the values of a version sent to the store; ``ValuesSaved`` says when it has them.
 
         Args:
@@ -231,7 +251,7 @@ class ReplicaGroup(Generic[Step]):
         self._has_sent = True
         return True
 
-    def replace_values(self, version: Version) -> list[GroupEffect[Step]]:
+    def replace_values(self, version: Version) -> list[GroupEffect[Claim]]:
         """Have the members take other values from the store: those of a version without a step."""
         self.counted = self.stored = version
         self._reached = dict.fromkeys(self._reached)
@@ -239,30 +259,62 @@ class ReplicaGroup(Generic[Step]):
         self._is_replaced = True
         return self._change_members()
 
-    def _count(self) -> list[GroupEffect[Step]]:
+    def _count(self) -> list[GroupEffect[Claim]]:
         """Count the steps that all members have."""
         if self._is_paused:
             return []
-        effects: list[GroupEffect[Step]] = []
-        versions = [version for version in self._reached.values() if version is not None]
-        if self._stopped == set(self._reached) or len(versions) == len(self._reached):
-            # Otherwise one that has not said how far it is may lack steps of the others.
-            while versions and self.counted < min(versions) and self.counted != self._saving:
-                self.counted = Version(self.counted + 1)
-                effects.append(CountStep(self.counted, self._steps.pop(self.counted)))
+        effects: list[GroupEffect[Claim]] = []
+        common = self._find_common()
+        while self.counted < common and self.counted != self._saving:
+            self.counted = Version(self.counted + 1)
+            step = dict(sorted(self._steps.pop(self.counted).items()))
+            effects.append(CountStep(self.counted, step))
+        if effects:
+            self._compare()
         if self._has_sent and self.counted == self._saving:
             self._finishes = self._finishes and not self._saving_finished
             effects += self._tell_saved(self._saver, finishes=self._saving_finished)
             self._saver, self._saving, self._has_sent = None, None, False
         return effects
 
+    def _find_common(self) -> Version:
+        """Return the version that all members have, if all is known of the steps up to it."""
+        if self.is_ending:
+            if len(self._stopped) < len(self._reached) or self._lacks_claims():
+                return self.counted
+        elif self._behind:
+            return self.counted
+        versions = (version for version in self._reached.values() if version is not None)
+        return min(versions, default=self.counted)
+
+    def _find_farthest(self) -> Version | None:
+        """Return the highest version that a member has; None if no member has values."""
+        return max((v for v in self._reached.values() if v is not None), default=None)
+
+    def _lacks_claims(self) -> bool:
+        """Whether one may have added to a step that it has not told: it is gone, or behind."""
+        present, farthest = self.generation, self._find_farthest()
+        if present is None or farthest is None or farthest <= max(present.version, self.counted):
+            return False
+        if all(self._reached.get(worker) == farthest for worker in present.members):
+            return False
+        return not any(self._reached[worker] == farthest for worker in self._complete)
+
+    def _compare(self) -> None:
+        """Find the members that lack the next step: so that a report need not look at all."""
+        self._behind = {
+            worker
+            for worker, version in self._reached.items()
+            if version is None or version <= self.counted
+        }
+
     def _tell_saved(
         self, worker: WorkerId | None, *, finishes: bool = False
-    ) -> list[GroupEffect[Step]]:
+    ) -> list[GroupEffect[Claim]]:
         self.stored, self._is_paused = self.counted, True
         return [ValuesSaved(self.counted, worker, finishes)]
 
-    def _release_gone(self) -> list[GroupEffect[Step]]:
+    def _release_gone(self) -> list[GroupEffect[Claim]]:
         if not self.is_settled:
             return []  # a step that they have taken part in may count, or not
         gone, self._gone = self._gone, {}
@@ -275,14 +327,16 @@ class ReplicaGroup(Generic[Step]):
 
     # --- generations -----------------------------------------------------------------------
 
-    def _continue(self) -> list[GroupEffect[Step]]:
+    def _continue(self) -> list[GroupEffect[Claim]]:
         """Begin the next generation if all members of this one have stopped."""
         if self.is_lost or (self.generation is not None and not self.is_ending):
             return []
-        if self._stopped != set(self._reached):
+        if len(self._stopped) < len(self._reached):
             return []
         if accused := [pair for pair in self._accusations if set(pair) <= set(self._reached)]:
             return self._expel(accused)
+        if self._lacks_claims():
+            return []
         have = [version for version in self._reached.values() if version is not None]
         version = max(have, default=self.counted)
         self._steps = {made: step for made, step in self._steps.items() if made <= version}
@@ -302,7 +356,7 @@ class ReplicaGroup(Generic[Step]):
             staying = list(self._reached)  # they leave once others have the values
         return effects + self._begin(version, holders, staying)
 
-    def _expel(self, accusations: Sequence[tuple[WorkerId, WorkerId]]) -> list[GroupEffect[Step]]:
+    def _expel(self, accusations: Sequence[tuple[WorkerId, WorkerId]]) -> list[GroupEffect[Claim]]:
         """Go on without the member that most others cannot reach; on a tie, without the youngest.
 
         The one that says so may be the one that cannot be reached, so it is suspected, too.
@@ -317,7 +371,7 @@ class ReplicaGroup(Generic[Step]):
         self._accusations = ()
         return [ExpelMember(worst, peer), *self.lose(worst)]
 
-    def _save_last(self, worker: WorkerId, version: Version) -> list[GroupEffect[Step]]:
+    def _save_last(self, worker: WorkerId, version: Version) -> list[GroupEffect[Claim]]:
         """Ask a member that has stopped for its values."""
         if self._saving == version:
             return []
@@ -327,7 +381,7 @@ class ReplicaGroup(Generic[Step]):
 
     def _begin(
         self, version: Version, holders: Sequence[WorkerId], staying: Sequence[WorkerId]
-    ) -> list[GroupEffect[Step]]:
+    ) -> list[GroupEffect[Claim]]:
         """Begin a generation of the members that stay, sources first, and those that join."""
         for worker in self._reached:
             if worker not in staying:
@@ -337,7 +391,9 @@ class ReplicaGroup(Generic[Step]):
         sources = tuple(worker for worker in ranked if worker in holders)
         self._reached = {worker: self._reached.get(worker) for worker in members}
         self._leaving &= set(members)
+        self._compare()
         self._joining, self._stopped, self._accusations = {}, set(), ()
+        self._complete = set()
         self.is_ending = self._is_replaced = False
         if not members:
             self.generation = None
@@ -358,7 +414,7 @@ class ReplicaGroup(Generic[Step]):
             self._saver = self._saving = None
             self._wants_save = True
 
-    def _say_saved(self) -> list[GroupEffect[Step]]:
+    def _say_saved(self) -> list[GroupEffect[Claim]]:
         """Say so if the store has the values that are wanted already."""
         if not self._wants_save or self._finishes or self.counted != self.stored:
             return []

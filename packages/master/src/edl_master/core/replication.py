@@ -7,6 +7,7 @@ of that holder are decided.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -45,7 +46,6 @@ from edl_master.core.replica_events import (
     GroupLeft,
     ReplicaClaim,
     ReplicaEvent,
-    ReplicaStep,
     RollBack,
     StepsCounted,
     StepsReported,
@@ -75,7 +75,7 @@ class Replication:
         self.is_on = is_on
         self._ledger = ledger
         self._emit = emit
-        self._group: ReplicaGroup[ReplicaStep] = ReplicaGroup(Version(0))
+        self._group: ReplicaGroup[ReplicaClaim] = ReplicaGroup(Version(0))
         self._next_token = Token(1)
         self._learning_rate: float | None = None
         self._has_restored = False  # the best values are the last ones
@@ -208,12 +208,14 @@ class Replication:
 
     def _positions(self, worker: WorkerId, version: Version) -> Iterator[tuple[HeldLease, int]]:
         """Yield the leases of a worker with the minibatches that are in the values of a version."""
-        steps = self._group.steps_up_to(version)
+        open_: Counter[TaskKey] = Counter()
+        for step in self._group.steps_up_to(version):
+            for claim in step.values():
+                open_[claim.lease.task] += claim.minibatches
         for lease in self._ledger.leases.of(worker):
             task = lease.task
             if task.key.type is TaskType.TRAINING and lease.token < self._next_token:
-                open_ = [c for step in steps for c in step if c.lease.task == task.key]
-                yield lease.held, task.minibatches + sum(c.minibatches for c in open_)
+                yield lease.held, task.minibatches + open_[task.key]
 
     def _take_report(self, event: StepsReported) -> None:
         group = self._group
@@ -225,8 +227,9 @@ class Replication:
                     event.worker,
                     event.generation,
                     event.version,
-                    event.steps,
+                    [{claim.worker: claim for claim in step} for step in event.steps],
                     stopped=event.stopped,
+                    complete=event.complete,
                     unreachable=event.unreachable,
                 )
             )
@@ -236,7 +239,8 @@ class Replication:
             return
         present = group.generation
         ended = group.is_ending or present is None or present.number != event.generation
-        self._emit(StepsCounted(group.counted, ended))
+        all_wanted = group.must_report_all(event.worker)
+        self._emit(StepsCounted(group.counted, ended, all_wanted=all_wanted))
 
     def follow(self) -> Iterator[MinibatchApplied | TaskCompleted | MemberUnreachable]:
         """Yield what follows from reports, for the job to take as events."""
@@ -254,12 +258,12 @@ class Replication:
 
     # --- what the group decides ------------------------------------------------------------
 
-    def _perform(self, effects: list[GroupEffect[ReplicaStep]]) -> None:
+    def _perform(self, effects: list[GroupEffect[ReplicaClaim]]) -> None:
         for effect in effects:
             match effect:
                 case CountStep(version, step):
-                    self._emit(CountReplicaStep(version, step))
-                    self._applied += [_make_event(version, claim) for claim in step]
+                    self._emit(CountReplicaStep(version, tuple(step.values())))
+                    self._applied += [_make_event(version, claim) for claim in step.values()]
                 case ValuesSaved(version, worker, finishes):
                     self._use_saved(version, worker, finishes)
                 case BeginGeneration():

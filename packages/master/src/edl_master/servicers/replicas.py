@@ -86,12 +86,16 @@ class ReplicasServicer(replicas_pb2_grpc.ReplicasServicer):
                 request.stopped,
                 WorkerId(request.unreachable) if request.HasField("unreachable") else None,
                 clip(one_line(request.cause), _MAX_CAUSE),
+                request.complete,
             )
         )
         if not isinstance(answer, StepsCounted):  # the job is over
             return replicas_pb2.ReportReply(ended=True)
         return replicas_pb2.ReportReply(
-            counted=answer.counted, ended=answer.ended, lost=answer.lost
+            counted=answer.counted,
+            ended=answer.ended,
+            lost=answer.lost,
+            all_wanted=answer.all_wanted,
         )
 
     def _generation_to(self, begun: GenerationBegun) -> replicas_pb2.Generation:

@@ -61,7 +61,7 @@ Global___ReplicaClaim: _TypeAlias = ReplicaClaim  # noqa: Y015
 
 @_typing.final
 class ReplicaStep(_message.Message):
-    """A step: what its members have added to it. Members that had nothing to add are left out."""
+    """A step: what members have added to it. Those that had nothing to add are left out."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -284,6 +284,7 @@ class ReportRequest(_message.Message):
     COMPUTE_S_FIELD_NUMBER: _builtins.int
     UNREACHABLE_FIELD_NUMBER: _builtins.int
     CAUSE_FIELD_NUMBER: _builtins.int
+    COMPLETE_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     generation: _builtins.int
@@ -297,6 +298,8 @@ class ReportRequest(_message.Message):
     """stopped because of this member, which cannot be reached"""
     cause: _builtins.str
     """why it cannot be reached"""
+    complete: _builtins.bool
+    """the steps have the claims of all members, not only the caller's"""
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaStep]:
         """the last ones, with all that the last reply did not count"""
@@ -313,10 +316,11 @@ class ReportRequest(_message.Message):
         compute_s: _builtins.float = ...,
         unreachable: _builtins.int | None = ...,
         cause: _builtins.str = ...,
+        complete: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_unreachable", b"_unreachable", "_version", b"_version", "unreachable", b"unreachable", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_unreachable", b"_unreachable", "_version", b"_version", "cause", b"cause", "compute_s", b"compute_s", "generation", b"generation", "incarnation", b"incarnation", "steps", b"steps", "stopped", b"stopped", "unreachable", b"unreachable", "version", b"version", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_unreachable", b"_unreachable", "_version", b"_version", "cause", b"cause", "complete", b"complete", "compute_s", b"compute_s", "generation", b"generation", "incarnation", b"incarnation", "steps", b"steps", "stopped", b"stopped", "unreachable", b"unreachable", "version", b"version", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__unreachable: _TypeAlias = _typing.Literal["unreachable"]  # noqa: Y015
     _WhichOneofArgType__unreachable: _TypeAlias = _typing.Literal["_unreachable", b"_unreachable"]  # noqa: Y015
@@ -336,22 +340,26 @@ class ReportReply(_message.Message):
     COUNTED_FIELD_NUMBER: _builtins.int
     ENDED_FIELD_NUMBER: _builtins.int
     LOST_FIELD_NUMBER: _builtins.int
+    ALL_WANTED_FIELD_NUMBER: _builtins.int
     counted: _builtins.int
     """version of the last step that counts"""
     ended: _builtins.bool
     """the generation ends: stop, and report that"""
     lost: _builtins.bool
     """the caller is no member: its values must not be used further"""
+    all_wanted: _builtins.bool
+    """a member is gone: report the claims of all"""
     def __init__(
         self,
         *,
         counted: _builtins.int = ...,
         ended: _builtins.bool = ...,
         lost: _builtins.bool = ...,
+        all_wanted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counted", b"counted", "ended", b"ended", "lost", b"lost"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_wanted", b"all_wanted", "counted", b"counted", "ended", b"ended", "lost", b"lost"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,7 +26,7 @@ class MemberProgress:
         """Begin anew: the values, and all generations, are those of a former master."""
         self._version: int | None = None
         self.generation: Generation | None = None
-        self.ended = self.lost = self.stopped = False
+        self.ended = self.lost = self.stopped = self._tells_all = False
         self._unreachable: tuple[int | None, str] = None, ""
         self._counts: dict[int, int] = {}
         self._steps: list[ReplicaStep] = []
@@ -49,6 +49,11 @@ class MemberProgress:
         """The number of the last generation; 0 before the first one."""
         return 0 if self.generation is None else self.generation.number
 
+    @property
+    def size(self) -> int:
+        """The number of members of the generation; 1 without one."""
+        return 1 if self.generation is None else len(self.generation.members)
+
     def enter(self, generation: Generation) -> None:
         """Begin a generation; until ``on_values`` the values are the old ones."""
         if self._worker not in generation.sources:
@@ -56,7 +61,7 @@ class MemberProgress:
         elif self._version != generation.version:
             raise ValueError(f"the values are {self._version}, not {generation.version}")
         self.generation = generation
-        self.ended = self.lost = self.stopped = False
+        self.ended = self.lost = self.stopped = self._tells_all = False
         self._unreachable = None, ""
         self._counts = dict(generation.counts)
         self._steps.clear()
@@ -132,8 +137,17 @@ class MemberProgress:
             return None
         seconds, self._compute_s = self._compute_s, []
         mean = sum(seconds) / len(seconds) if seconds else 0.0
-        number, steps = self.generation.number, tuple(self._steps)
-        return Report(number, self.version, steps, self.stopped, *self._unreachable, mean)
+        number, steps = self.generation.number, tuple(self._tell(step) for step in self._steps)
+        return Report(
+            *(number, self.version, steps, self.stopped, *self._unreachable, mean, self._tells_all)
+        )
+
+    def _tell(self, step: ReplicaStep) -> ReplicaStep:
+        """Return what the master should know of a step: what this member has added, or all."""
+        if self._tells_all:
+            return step
+        own = {worker: claim for worker, claim in step.claims.items() if worker == self._worker}
+        return ReplicaStep(step.version, own)
 
     def on_answer(self, report: Report, answer: ReportAnswer) -> None:
         """Act on the answer to a report; that of an earlier generation changes nothing."""
@@ -142,3 +156,4 @@ class MemberProgress:
         self._steps = [step for step in self._steps if step.version > answer.counted]
         self.ended = self.ended or answer.ended or answer.lost
         self.lost = self.lost or answer.lost
+        self._tells_all = self._tells_all or answer.all_wanted

@@ -57,7 +57,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStep:
-    """The claims of all members on the step that made a version, by worker."""
+    """The claims on the step that made a version, by worker: all, or those of one member."""
 
     version: int
     claims: Mapping[int, Claim]
@@ -120,6 +120,7 @@ class Report:
         unreachable: the member because of which it has stopped; None: it is another reason.
         cause: why that member cannot be reached.
         compute_s: mean duration of computing a gradient since the last report.
+        complete: the steps have the claims of all members, not only of this one.
     """
 
     generation: int
@@ -129,6 +130,7 @@ class Report:
     unreachable: int | None = None
     cause: str = ""
     compute_s: float = 0.0
+    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +141,10 @@ class ReportAnswer:
         counted: version of the last step that counts.
         ended: the generation ends: the member stops, and reports that.
         lost: the worker is no member: its values must not be used further.
+        all_wanted: the next report is to have the claims of all members.
     """
 
     counted: int
     ended: bool = False
     lost: bool = False
+    all_wanted: bool = False

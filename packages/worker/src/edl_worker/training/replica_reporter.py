@@ -17,7 +17,15 @@ from edl_worker.transport.replica_client import ReplicaClient
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 0.1
-"""Between two reports, unless the member has stopped."""
+"""Between two reports of a member of a small group, unless it has stopped."""
+
+REPORTS_PER_S = 500
+"""That the master of a large group takes; its members report less often."""
+
+
+def report_interval(members: int) -> float:
+    """Return the seconds between two reports of one of so many members."""
+    return max(INTERVAL_S, members / REPORTS_PER_S)
 
 
 class ReplicaReporter:
@@ -49,7 +57,9 @@ class ReplicaReporter:
         while True:
             started = time.monotonic()
             self._report()
-            self._hurry.wait(max(0.0, started + INTERVAL_S - time.monotonic()))
+            with self.lock:
+                interval_s = report_interval(self._progress.size)
+            self._hurry.wait(max(0.0, started + interval_s - time.monotonic()))
             self._hurry.clear()
 
     def _report(self) -> None:
@@ -72,6 +82,8 @@ class ReplicaReporter:
             with self.lock:
                 if incarnation == self._client.incarnation:
                     self._progress.on_answer(report, answer)
+            if answer.all_wanted and not report.complete:
+                self.hurry()
 
     def _on_failure(self, cause: str) -> None:
         if not self._fails:
