@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from replica_member import frozen
 from replica_world import World
 
 
@@ -26,3 +27,19 @@ def check_end(world: World) -> None:
     if any(not member.is_fenced for member in world.members.values()):
         counted = {record for step in world.ledger for _, record in step}
         assert counted >= set(world.records), f"records are stuck: {world.ledger}"
+
+
+def identify(world: World) -> object:
+    """Return what makes two states the same."""
+    group = world.group
+    return (
+        tuple((name, frozen(value)) for name, value in vars(group).items()),
+        tuple((n, m.key()) for n, m in sorted(world.members.items())),
+        frozen(world.held),
+        world.deaths,
+        frozen(world.slots),
+        world.ledger,
+        frozen(world.sent),
+        world.snapshot,
+        tuple(getattr(world.budget, name) for name in world.budget.__slots__),
+    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from edl_master.core.identifiers import WorkerId
+
 Added: TypeAlias = tuple[tuple[int, int | None], ...]
 """What each member has added to a step: a record, or None."""
 Action: TypeAlias = tuple[str, int]
@@ -35,6 +37,13 @@ class Member:
     aside: int | None = None
     leaves: bool = False
     is_fenced: bool = False
+
+    def tell(self, worker: int, *, complete: bool) -> list[dict[WorkerId, int | None]]:
+        """Return what this member, or all, have added to the last steps."""
+        steps = () if self.history is None else self.history[self.counted :]
+        return [
+            {WorkerId(w): record for w, record in step if complete or w == worker} for step in steps
+        ]
 
     def key(self) -> object:
         """Return what makes two members the same."""

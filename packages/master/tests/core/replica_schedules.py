@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from replica_checks import check, check_end
+from replica_checks import check, check_end, identify
 from replica_member import Action, Budget
 from replica_world import World
 
@@ -16,7 +16,7 @@ def explore(start: World, limit: int = 10_000_000) -> int:
     Raises:
         AssertionError: something goes wrong; the message has the shortest way to it.
     """
-    seen = {start.key()}
+    seen = {identify(start)}
     ways: list[tuple[World, tuple[Action, ...]]] = [(start, ())]
     while ways:
         following: list[tuple[World, tuple[Action, ...]]] = []
@@ -27,7 +27,7 @@ def explore(start: World, limit: int = 10_000_000) -> int:
             for action in (*steps, *world.faults()):
                 new = world.copy()
                 _tell((*way, action), lambda new=new, action=action: _act(new, action))
-                key = new.key()
+                key = identify(new)
                 if key not in seen:
                     seen.add(key)
                     following.append((new, (*way, action)))

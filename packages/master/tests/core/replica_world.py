@@ -9,8 +9,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
-from replica_member import Action, Added, Budget, Member, frozen
+from replica_member import Action, Added, Budget, Member
 
 from edl_master.core.generations import (
     BeginGeneration,
@@ -58,21 +59,6 @@ class World:
     workers: int = 0
     sizes: tuple[tuple[int, int], ...] = ()
 
-    def key(self) -> object:
-        """Return what makes two states the same."""
-        group = self.group
-        return (
-            tuple((name, frozen(value)) for name, value in vars(group).items()),
-            tuple((n, m.key()) for n, m in sorted(self.members.items())),
-            frozen(self.held),
-            self.deaths,
-            frozen(self.slots),
-            self.ledger,
-            frozen(self.sent),
-            self.snapshot,
-            tuple(getattr(self.budget, name) for name in self.budget.__slots__),
-        )
-
     def copy(self) -> World:
         """Return a copy that shares nothing that changes."""
         new = copy.copy(self)
@@ -81,7 +67,7 @@ class World:
         for name, value in vars(self.group).items():
             if isinstance(value, dict | set):
                 setattr(new.group, name, value.copy())
-        new.group._steps = {made: dict(step) for made, step in self.group._steps.items()}
+        new.group.steps = {made: dict(step) for made, step in self.group.steps.items()}
         new.members = {number: copy.copy(member) for number, member in self.members.items()}
         new.held = dict(self.held)
         new.slots = {at: dict(slots) for at, slots in self.slots.items()}
@@ -273,14 +259,7 @@ class World:
     def do_report(self, worker: int) -> None:
         self._report(worker)
 
-    def _report(
-        self,
-        worker: int,
-        *,
-        stopped: bool = False,
-        complete: bool = False,
-        unreachable: WorkerId | None = None,
-    ) -> None:
+    def _report(self, worker: int, **said: Any) -> None:
         member = self.members[worker]
         assert member.generation is not None
         history = member.history
@@ -289,10 +268,8 @@ class World:
                 WorkerId(worker),
                 member.generation,
                 None if history is None else Version(len(history)),
-                self._tell(worker, member, complete=complete),
-                stopped=stopped,
-                complete=complete,
-                unreachable=unreachable,
+                member.tell(worker, complete="complete" in said),
+                **said,
             )
         except NotAMember:
             del self.members[worker]  # it must not use its values, and starts again elsewhere
@@ -301,14 +278,6 @@ class World:
         member.reported = None if history is None else len(history)
         self.perform(effects)
         member.counted = max(member.counted, min(self.group.counted, len(history or ())))
-
-    @staticmethod
-    def _tell(worker: int, member: Member, *, complete: bool) -> list[dict[WorkerId, int | None]]:
-        """Return what a member, or all, have added to the last steps."""
-        steps = () if member.history is None else member.history[member.counted :]
-        return [
-            {WorkerId(w): record for w, record in step if complete or w == worker} for step in steps
-        ]
 
     def _is_present(self, member: Member) -> bool:
         present = self.group.generation
@@ -422,5 +391,5 @@ class World:
                     pass  # the worker is dead, or learns it when it reports
 
     def _check_release(self, worker: int) -> None:
-        open_ = {r for step in self.group._steps.values() for w, r in step.items() if w == worker}
+        open_ = {r for step in self.group.steps.values() for w, r in step.items() if w == worker}
         assert open_ <= {None}, "a record that may still count is given to another worker"

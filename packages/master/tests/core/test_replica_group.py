@@ -58,7 +58,7 @@ def test_a_step_counts_when_all_members_have_it() -> None:
     (counted,) = group.report(A, 2, version(1), [{A: "a"}])
     assert counted == CountStep(version(1), {A: "a", B: "b"})
     assert isinstance(counted, CountStep)
-    assert list(counted.step) == [A, B], "in the same order whoever reports first"
+    assert list(counted.step) == [A, B], "in the order of the workers' numbers"
 
 
 def test_one_of_the_farthest_is_asked_what_a_dead_member_has_added() -> None:

@@ -11,9 +11,8 @@ is either in the values of a member that goes on, or in none. (Group communicati
 flush, and the property virtual synchrony.)
 
 **A step counts when all members have it**: from then on no death of some members can take it back.
-Each member that has a step reports what it has added itself. When all have stopped, and one is gone
-or lacks the last step, to which it may have added, one that has this step is asked what all have
-added.
+Each member that has a step reports what it has added. When all have stopped, and one is gone or
+lacks the last step, to which it may have added, one that has this step is asked for all.
 A worker that is gone keeps its leases until nothing is open that it may have been part of.
 
 Nothing here waits, locks, knows the time or has any values.
@@ -21,10 +20,10 @@ Nothing here waits, locks, knows the time or has any values.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Generic
 
+from edl_master.core.accusations import Accusation, find_unreachable
 from edl_master.core.generations import (
     BeginGeneration,
     Claim,
@@ -52,6 +51,7 @@ class ReplicaGroup(Generic[Claim]):
         generation: the present one; None while there are no members.
         is_ending: whether its members have been told to stop.
         is_lost: whether the values are gone; nothing else happens then.
+        steps: what is known of those that do not count yet, by the version that they make.
 
     Args:
         version: of the values that the store begins with.
@@ -63,16 +63,16 @@ class ReplicaGroup(Generic[Claim]):
         self.generation: Generation | None = None
         self.is_ending = False
         self.is_lost = False
+        self.steps: dict[Version, dict[WorkerId, Claim]] = {}
         self._number = 0
         self._reached: dict[WorkerId, Version | None] = {}  # of all members that are not lost
         self._behind: set[WorkerId] = set()  # those that lack the next step to count
         self._stopped: set[WorkerId] = set()
         self._complete: set[WorkerId] = set()  # of these, those that have reported for all others
-        self._accusations: tuple[tuple[WorkerId, WorkerId], ...] = ()  # who cannot reach whom
+        self._accusations: tuple[Accusation, ...] = ()
         self._leaving: set[WorkerId] = set()
         self._joining: dict[WorkerId, None] = {}  # in order
         self._gone: dict[WorkerId, None] = {}  # whose leases cannot be released yet
-        self._steps: dict[Version, dict[WorkerId, Claim]] = {}  # not counted yet, by version
         self._wants_save = False
         self._finishes = False  # until values of a generation that finishes are saved
         self._saver: WorkerId | None = None  # has been asked for its values, or has sent them
@@ -111,10 +111,6 @@ class ReplicaGroup(Generic[Claim]):
     def is_member(self, worker: WorkerId) -> bool:
         """Return whether a worker takes part in the present generation."""
         return worker in self._reached
-
-    def steps_up_to(self, version: Version) -> list[Step[Claim]]:
-        """Return the steps up to a version that do not count yet."""
-        return [step for made, step in sorted(self._steps.items()) if made <= version]
 
     # --- membership ------------------------------------------------------------------------
 
@@ -197,7 +193,7 @@ class ReplicaGroup(Generic[Claim]):
                 self._behind.discard(worker)
             for made, step in enumerate(steps, version - len(steps) + 1):
                 if made > self.counted:
-                    self._steps.setdefault(Version(made), {}).update(step)
+                    self.steps.setdefault(Version(made), {}).update(step)
         effects: list[GroupEffect[Claim]] = []
         if stopped:
             if unreachable is not None and worker not in self._stopped:
@@ -255,7 +251,7 @@ class ReplicaGroup(Generic[Claim]):
         """Have the members take other values from the store: those of a version without a step."""
         self.counted = self.stored = version
         self._reached = dict.fromkeys(self._reached)
-        self._steps = {}
+        self.steps = {}
         self._is_replaced = True
         return self._change_members()
 
@@ -267,7 +263,7 @@ class ReplicaGroup(Generic[Claim]):
         common = self._find_common()
         while self.counted < common and self.counted != self._saving:
             self.counted = Version(self.counted + 1)
-            step = dict(sorted(self._steps.pop(self.counted).items()))
+            step = dict(sorted(self.steps.pop(self.counted).items()))
             effects.append(CountStep(self.counted, step))
         if effects:
             self._compare()
@@ -296,16 +292,13 @@ class ReplicaGroup(Generic[Claim]):
         present, farthest = self.generation, self._find_farthest()
         if present is None or farthest is None or farthest <= max(present.version, self.counted):
             return False
-        if all(self._reached.get(worker) == farthest for worker in present.members):
-            return False
-        return not any(self._reached[worker] == farthest for worker in self._complete)
+        is_told = any(self._reached[worker] == farthest for worker in self._complete)
+        return not is_told and any(self._reached.get(w) != farthest for w in present.members)
 
     def _compare(self) -> None:
         """Find the members that lack the next step: so that a report need not look at all."""
         self._behind = {
-            worker
-            for worker, version in self._reached.items()
-            if version is None or version <= self.counted
+            w for w, version in self._reached.items() if version is None or version <= self.counted
         }
 
     def _tell_saved(
@@ -329,21 +322,22 @@ class ReplicaGroup(Generic[Claim]):
 
     def _continue(self) -> list[GroupEffect[Claim]]:
         """Begin the next generation if all members of this one have stopped."""
-        if self.is_lost or (self.generation is not None and not self.is_ending):
-            return []
-        if len(self._stopped) < len(self._reached):
+        runs = self.generation is not None and not self.is_ending
+        if self.is_lost or runs or len(self._stopped) < len(self._reached):
             return []
         if accused := [pair for pair in self._accusations if set(pair) <= set(self._reached)]:
-            return self._expel(accused)
+            self._accusations = ()
+            worker, peer = find_unreachable(accused, list(self._reached))
+            return [ExpelMember(worker, peer), *self.lose(worker)]
         if self._lacks_claims():
             return []
-        have = [version for version in self._reached.values() if version is not None]
-        version = max(have, default=self.counted)
-        self._steps = {made: step for made, step in self._steps.items() if made <= version}
+        farthest = self._find_farthest()
+        version = self.counted if farthest is None else farthest
+        self.steps = {made: step for made, step in self.steps.items() if made <= version}
         if self._saving is not None and self._saving > version:
             self._has_sent = False
             self._give_up_saver(True)
-        if not have and self.stored != self.counted:
+        if farthest is None and self.stored != self.counted:
             self.is_lost = True
             return [LoseValues()]
         effects = self._count()
@@ -355,21 +349,6 @@ class ReplicaGroup(Generic[Claim]):
         elif holders and not set(holders) & set(staying):
             staying = list(self._reached)  # they leave once others have the values
         return effects + self._begin(version, holders, staying)
-
-    def _expel(self, accusations: Sequence[tuple[WorkerId, WorkerId]]) -> list[GroupEffect[Claim]]:
-        """Go on without the member that most others cannot reach; on a tie, without the youngest.
-
-        The one that says so may be the one that cannot be reached, so it is suspected, too.
-        """
-        suspicion: Counter[WorkerId] = Counter()
-        for accuser, accused in accusations:
-            suspicion += Counter({accused: 2, accuser: 1})
-        rank = list(self._reached).index
-        worst = max(suspicion, key=lambda worker: (suspicion[worker], rank(worker)))
-        accuser, accused = next(pair for pair in accusations if worst in pair)
-        peer = accused if accuser == worst else accuser
-        self._accusations = ()
-        return [ExpelMember(worst, peer), *self.lose(worst)]
 
     def _save_last(self, worker: WorkerId, version: Version) -> list[GroupEffect[Claim]]:
         """Ask a member that has stopped for its values."""
@@ -392,8 +371,7 @@ class ReplicaGroup(Generic[Claim]):
         self._reached = {worker: self._reached.get(worker) for worker in members}
         self._leaving &= set(members)
         self._compare()
-        self._joining, self._stopped, self._accusations = {}, set(), ()
-        self._complete = set()
+        self._joining, self._stopped, self._complete, self._accusations = {}, set(), set(), ()
         self.is_ending = self._is_replaced = False
         if not members:
             self.generation = None

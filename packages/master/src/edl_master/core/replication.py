@@ -209,8 +209,8 @@ class Replication:
     def _positions(self, worker: WorkerId, version: Version) -> Iterator[tuple[HeldLease, int]]:
         """Yield the leases of a worker with the minibatches that are in the values of a version."""
         open_: Counter[TaskKey] = Counter()
-        for step in self._group.steps_up_to(version):
-            for claim in step.values():
+        for made, step in self._group.steps.items():
+            for claim in step.values() if made <= version else ():
                 open_[claim.lease.task] += claim.minibatches
         for lease in self._ledger.leases.of(worker):
             task = lease.task
