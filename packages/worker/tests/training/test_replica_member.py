@@ -17,6 +17,7 @@ from edl_worker.core.collectives import Collectives
 from edl_worker.core.exchange import ParameterReply
 from edl_worker.core.replicas import Generation, JoinAnswer, Report, ReportAnswer
 from edl_worker.training.replica_member import ReplicaMember
+from edl_worker.training.replica_reporter import INTERVAL_S, REPORTS_PER_S, report_interval
 
 
 class Master:
@@ -61,3 +62,8 @@ def test_one_that_is_alone_keeps_no_memory_for_the_next_generation() -> None:
     assert collectives.mock_calls == [mock.call.release()]
     member.forget()
     assert collectives.mock_calls == [mock.call.release()] * 2
+
+
+def test_members_of_a_large_group_report_less_often() -> None:
+    assert report_interval(2) == report_interval(50) == INTERVAL_S
+    assert 1000 / report_interval(1000) == REPORTS_PER_S

@@ -7,7 +7,7 @@ of that holder are decided.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -29,6 +29,7 @@ from edl_master.core.generations import (
     CountStep,
     EndGeneration,
     ExpelMember,
+    Generation,
     GroupEffect,
     LoseValues,
     NotAMember,
@@ -82,9 +83,11 @@ class Replication:
         self._unsaved: list[Effect] = []  # wait for values in the store
         self._unfinished: list[Effect] = []  # wait for the values of a finished training there
         self._unsettled: list[Effect] = []  # wait for the steps of workers that are gone
-        self._applied: list[MinibatchApplied] = []
+        self._applied: deque[MinibatchApplied] = deque()
         self._expelled: list[MemberUnreachable] = []
         self._causes: dict[WorkerId, str] = {}  # why a worker could not reach another one
+        nothing: Counter[TaskKey] = Counter()
+        self._open = (0, Version(0)), nothing  # of these steps, see ``_count_open``
         self._completions: dict[TaskKey, TaskCompleted] = {}
 
     def restore(self, version: Version, learning_rate: float | None) -> None:
@@ -194,7 +197,7 @@ class Replication:
             self._emit(
                 GenerationBegun(
                     present,
-                    tuple(self._positions(event.worker, present.version)),
+                    tuple(self._positions(event.worker, present)),
                     self._next_token,
                     self._learning_rate,
                 )
@@ -206,16 +209,24 @@ class Replication:
         else:
             self._emit(WaitForWork(_WAIT_S, "the group of workers changes"))
 
-    def _positions(self, worker: WorkerId, version: Version) -> Iterator[tuple[HeldLease, int]]:
-        """Yield the leases of a worker with the minibatches that are in the values of a version."""
-        open_: Counter[TaskKey] = Counter()
-        for made, step in self._group.steps.items():
-            for claim in step.values() if made <= version else ():
-                open_[claim.lease.task] += claim.minibatches
+    def _positions(self, worker: WorkerId, begun: Generation) -> Iterator[tuple[HeldLease, int]]:
+        """Yield the leases of a worker with the minibatches in the values of its generation."""
+        open_ = self._count_open(begun)
         for lease in self._ledger.leases.of(worker):
             task = lease.task
             if task.key.type is TaskType.TRAINING and lease.token < self._next_token:
                 yield lease.held, task.minibatches + open_[task.key]
+
+    def _count_open(self, begun: Generation) -> Counter[TaskKey]:
+        """Return the minibatches before a generation that do not count yet, by task."""
+        group = self._group
+        if self._open[0] != (begun.number, group.counted):  # all members ask for the same
+            open_: Counter[TaskKey] = Counter()
+            for made, step in group.steps.items():
+                for claim in step.values() if made <= begun.version else ():
+                    open_[claim.lease.task] += claim.minibatches
+            self._open = (begun.number, group.counted), open_
+        return self._open[1]
 
     def _take_report(self, event: StepsReported) -> None:
         group = self._group
@@ -245,7 +256,7 @@ class Replication:
     def follow(self) -> Iterator[MinibatchApplied | TaskCompleted | MemberUnreachable]:
         """Yield what follows from reports, for the job to take as events."""
         while self._applied:
-            yield self._applied.pop(0)
+            yield self._applied.popleft()
         while self._expelled:
             yield self._expelled.pop(0)
         for key, event in list(self._completions.items()):
@@ -263,7 +274,7 @@ class Replication:
             match effect:
                 case CountStep(version, step):
                     self._emit(CountReplicaStep(version, tuple(step.values())))
-                    self._applied += [_make_event(version, claim) for claim in step.values()]
+                    self._applied.extend(_make_event(version, claim) for claim in step.values())
                 case ValuesSaved(version, worker, finishes):
                     self._use_saved(version, worker, finishes)
                 case BeginGeneration():
