@@ -22,7 +22,7 @@ from edl_master.core.parameters.modes import Async, Sync, UpdateMode
 from edl_master.core.parameters.optimizers import Optimizer, ParameterGroup
 from edl_master.core.parameters.slot_layout import slot_ranges
 from edl_master.core.parameters.snapshot import Snapshot, Stored
-from edl_master.core.parameters.tables.row_chunks import pack, unpack
+from edl_master.core.parameters.tables.row_chunks import OwnedRows
 
 _ASYNC = Async()
 
@@ -255,11 +255,8 @@ def _rows(
     for one in saved:
         for name, packed in one.arrays.items():
             if name.startswith(prefix):
-                if owned is not None:
-                    ids, used, rows = unpack(np.asarray(packed), width)
-                    keep = owned(ids)
-                    packed = pack(ids[keep], used[keep], rows[keep])
-                found[f"{prefix}{len(found)}"] = packed
+                mine = packed if owned is None else OwnedRows(packed, width, owned)
+                found[f"{prefix}{len(found)}"] = mine
     return found
 
 

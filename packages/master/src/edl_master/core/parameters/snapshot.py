@@ -12,11 +12,11 @@ from edl_master.core.parameters.copy_on_write import CopyOnWriteView
 from edl_master.core.parameters.layout import Array, Layout
 from edl_master.core.parameters.modes import UpdateMode, describe
 from edl_master.core.parameters.optimizers import OTHERS, Optimizer
-from edl_master.core.parameters.tables.row_chunks import RowsChunk
+from edl_master.core.parameters.tables.row_chunks import OwnedRows, RowsChunk
 
 FORMAT = 1
 
-Stored: TypeAlias = Array | CopyOnWriteView | RowsChunk
+Stored: TypeAlias = Array | CopyOnWriteView | RowsChunk | OwnedRows
 """An array, or an object that becomes one when it is written."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,18 @@ class RowsChunk:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return pack(*self._blocks.collect(*self._range, self._blocks.width))
+
+
+class OwnedRows:
+    """The rows of a saved chunk that one server has, in the same form; found when it is read."""
+
+    def __init__(self, packed: Any, width: int, owned: Callable[[Array], Array]) -> None:
+        self._packed, self._width, self._owned = packed, width, owned
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        ids, used, rows = unpack(np.asarray(self._packed), self._width)
+        kept = self._owned(ids)
+        return pack(ids[kept], used[kept], rows[kept])
 
 
 def chunks(blocks: RowBlocks) -> list[RowsChunk]:
