@@ -73,6 +73,16 @@ class World:
         """Return a log in the job's directory."""
         return (self.edl.job_dir(NAME) / "logs" / name).read_text()
 
+    def panel(self, title: str) -> dict[str, float]:
+        """Return the values that a panel of the dashboards shows now, by its legend."""
+        shown: dict[str, float] = {}
+        for where, query in all_queries():
+            if where.partition(": ")[2].startswith(f"{title} "):
+                shown |= {
+                    f"{where} {key}": value for key, value in self.prometheus.now(query).items()
+                }
+        return shown
+
     def incarnations(self) -> int:
         """How many masters of the job have been scraped."""
         query = "count(count by (incarnation) (last_over_time(edl_job_info[1h])))"
@@ -137,6 +147,8 @@ def test_alerts_of_a_builder_fire(world: World, caplog: pytest.LogCaptureFixture
         # As the runbook says: the log names the caller and the error of each failed build.
         told = [record.getMessage() for record in caplog.records]
         assert sum("of ipv4:127.0.0.1:" in line and "failed, build:" in line for line in told) == 4
+        for panel in ("Time of builds", "Results", "Steps from the cache"):
+            assert world.panel(panel), panel
         builder.engine.down = True
     world.fires("EdlBuilderNotReady")
     assert readiness(f"127.0.0.1:{builder.app.metrics_port}") == 503
@@ -148,9 +160,11 @@ def test_alerts_of_a_builder_fire(world: World, caplog: pytest.LogCaptureFixture
 def test_alerts_of_a_job_fire(world: World) -> None:
     job = world.job
     world.fires("EdlGoodputLow")  # its workers do not get ready
+    follow_low_goodput(world)
     job.go_on()
     world.fires("EdlStalenessHigh", "EdlDeadLetters", "EdlSnapshotOld")
     assert readiness(job.target) == 200
+    follow_staleness(world)
     follow_dead_letters(world)
     job.slow_server_down(lambda: world.has_fired("EdlParameterServersUneven"))
     assert len(world.prometheus.now("edl_parameter_server_cpu_seconds_total")) == 3
@@ -170,6 +184,30 @@ def test_alerts_of_a_job_fire(world: World) -> None:
     job.get_stuck()
     world.fires("EdlJobStalled", "EdlCheckpointOld")
     follow_stalled_job(world)
+
+
+def follow_low_goodput(world: World) -> None:
+    """Check that the panel that the runbook names shows the reason."""
+    lost = world.panel("Lost time")
+    assert max(lost, key=lambda reason: lost[reason]).endswith("starting"), lost
+
+
+def follow_staleness(world: World) -> None:
+    """Check that the runbook finds the slow one of two workers by its rate."""
+    staleness = dict(all_queries())["job: Staleness 99 %"]
+    eventually(
+        lambda: max(world.prometheus.values(staleness), default=0) > 32, "the panel shows it"
+    )
+
+    def rates() -> list[float]:
+        workers = world.edl.written_status(NAME)["workers"]
+        return [float(each.get("records_per_s", 0)) for each in workers]
+
+    def is_one_slow() -> bool:
+        found = sorted(rates())
+        return len(found) == 2 and 2 * found[0] < found[1]
+
+    eventually(is_one_slow, "one of two workers is slow")
 
 
 def follow_dead_letters(world: World) -> None:
