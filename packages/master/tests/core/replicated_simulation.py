@@ -165,8 +165,8 @@ class ReplicatedWorld(World):
         member = self._member(process)
         if member.aside is not None and self.random.random() < 0.3:
             self._send_values(process, member)
-        elif member.tells_all and member.begun is not None and self.random.random() < 0.3:
-            self._report(process, member)
+        elif member.begun is not None and member.stopped and self.random.random() < 0.3:
+            self._report(process, member)  # whether all is wanted of it comes with an answer
         elif member.begun is None or member.stopped:
             after = member.begun.generation.number if member.begun else 0
             asked = GenerationRequested(process.worker, process.instance, after)
