@@ -348,7 +348,7 @@ class ReportReply(_message.Message):
     lost: _builtins.bool
     """the caller is no member: its values must not be used further"""
     all_wanted: _builtins.bool
-    """a member is gone: report the claims of all"""
+    """one is gone, or behind: report the claims of all"""
     def __init__(
         self,
         *,
