@@ -34,7 +34,7 @@ from edl_worker.codec.parameters import encode_table_rows
 from edl_worker.concurrency.background_call import BackgroundCall
 from edl_worker.core.exchange import TableRows
 from edl_worker.core.row_engine import RowRequest
-from edl_worker.engines.tensorflow.embedding.row_gather import sort_positions
+from edl_worker.engines.tensorflow.embedding.distinct_ids import find_distinct
 from edl_worker.training.row_buffer import RowReceiveBuffer, describe_request
 
 BATCH, FIELDS, BATCHES, SECONDS, RUNS = 512, 26, 32, 2.0, 3
@@ -65,7 +65,7 @@ class Client:
     def __init__(self, address: str, fingerprint: str, dim: int) -> None:
         self._who = {"incarnation": "bench", "layout_fingerprint": fingerprint}
         self._stub = parameters.ParametersStub(channels.connect(address), address)
-        self._ids = [tf.constant(ids) for ids in minibatches()]
+        self._ids = minibatches()
         self._gradient = tf.constant(np.full((BATCH * FIELDS, dim), 1e-3, np.float32))
         self._dim = dim
         self._inbox = RowReceiveBuffer()
@@ -110,9 +110,9 @@ class Client:
         self._now, self._following = self._following, after
 
     def _request_rows(self, number: int) -> RowRequest:
-        ids, at = (part.numpy() for part in tf.unique(self._ids[number % BATCHES]))
-        positions = sort_positions(at, ids.size)
-        return RowRequest((TableRows(0, ids.size),), ids, 4 * self._dim * ids.size, positions)
+        looked_up = self._ids[number % BATCHES]
+        ids, _, places = find_distinct(looked_up, [looked_up.size])
+        return RowRequest((TableRows(0, ids.size),), ids, 4 * self._dim * ids.size, places)
 
     def _merge(self, wanted: RowRequest) -> Any:
         """Return one gradient for each id."""
