@@ -16,7 +16,7 @@ from linear_engine import Linear, LinearSteps
 
 import recordio
 import recordio.example
-from edl_proto.v1 import job_pb2
+from edl_proto.v1 import job_pb2, task_pb2
 from edl_testing.fake_master import WAIT_S, FakeMaster
 from edl_worker.app import build_worker
 from edl_worker.collectives.shared_memory import Memory
@@ -137,6 +137,10 @@ def test_a_generation_brings_the_learning_rate_and_the_end_of_training(
     finish.assert_called_once()
 
 
+def failures_of_workers(master: FakeMaster) -> list[task_pb2.FailRequest]:
+    return [one for one in master.received.failed if not one.HasField("lease")]
+
+
 def test_a_worker_that_cannot_share_memory_ends_and_says_why(
     replicated: job_pb2.JobSpec, points: Path, start_master: Master, start: StartLinear
 ) -> None:
@@ -145,8 +149,9 @@ def test_a_worker_that_cannot_share_memory_ends_and_says_why(
     no_memory = OSError(errno.ENOMEM, "Cannot allocate memory")
     with mock.patch.object(Memory, "allocate", side_effect=no_memory):
         workers = [start(master, number) for number in range(2)]
-        master.wait_for(lambda: bool(master.received.failed), "a failure")
-    failed = next(one for one in master.received.failed if not one.HasField("lease"))
+        # A task may fail before its worker does.
+        master.wait_for(lambda: bool(failures_of_workers(master)), "a failure")
+    failed = failures_of_workers(master)[0]
     assert "cannot exchange gradients" in failed.error.what
     assert "Cannot allocate memory" in failed.error.what
     first = master.replicas.generations[0].members[0]
