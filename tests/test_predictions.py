@@ -26,8 +26,9 @@ def moved_model(
     edl(
         *("train", "--model-zoo", str(place / "zoo"), "--model-def", "mnist.mnist_subclass"),
         *("--data", f"{digit_data}/train/*.recordio", "--num-epochs", "3"),
-        *("--output", str(place / "model"), "-q"),
+        *("--output", str(place / "model"), "--name", "digits", "-q"),
     )
+    edl("delete", "digits", "--yes")  # which waits for the end of its processes
     shutil.rmtree(place / "zoo")
     shutil.rmtree(place / "edl-home")
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "carried"
