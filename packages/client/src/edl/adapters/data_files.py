@@ -185,7 +185,7 @@ def expand(pattern: str, option: str) -> list[str]:
             f"{option}: {error}",
             where=pattern,
             remedy=_images(pattern)
-            or "Correct the pattern. In quotes, the shell passes it on as it is."
+            or "Correct the pattern."
             + (f" Repeat {option} for several patterns." if "," in pattern else ""),
         ) from None
     except recordio.RecordError as error:
