@@ -144,15 +144,20 @@ class Frozen(FakeBackend):
 
 def test_requests_outlast_a_master_that_is_frozen_with_its_supervisor(clock: None) -> None:
     wanted = WorkerRange(1, 3)
-    assert job_watcher.change(cast(JobBackend, Frozen(90.0)), "digits", wanted) == wanted
-    watcher = JobWatcher(cast(JobBackend, Frozen(90.0)), "digits", FakeDisplay())
+    said: list[str] = []
+    backend = cast(JobBackend, Frozen(90.0))
+    assert job_watcher.change(backend, "digits", wanted, said.append) == wanted
+    display = FakeDisplay()
+    watcher = JobWatcher(cast(JobBackend, Frozen(90.0)), "digits", display)
     watcher.stop("enough")
     assert watcher.run().state is JobState.SUCCEEDED
+    text = "the master of digits does not answer, but may restart; asking for 3 m 00 s"
+    assert said == display.said == [text]
 
 
 def test_a_request_that_is_never_answered_says_so_in_plain_words(clock: None) -> None:
     with pytest.raises(EdlError, match="has not answered for 3 m 00 s") as caught:
-        job_watcher.change(cast(JobBackend, Frozen(1e9)), "digits", WorkerRange(1, 3))
+        job_watcher.change(cast(JobBackend, Frozen(1e9)), "digits", WorkerRange(1, 3), str)
     assert caught.value.code == ErrorCode.TIMED_OUT
     assert "SSL" not in str(caught.value)
 

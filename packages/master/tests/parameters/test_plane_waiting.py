@@ -239,6 +239,15 @@ def test_a_push_during_a_long_compilation_comes_too_early_and_counts_later(
     assert local.coordinator.count_applied(lease(0).task).minibatches == 1
 
 
+def test_a_call_to_a_parameter_server_that_compiles_says_what_it_waits_for() -> None:
+    """A server has no shard before it has compiled what updates need."""
+    shard = locked_shard.LockedShard(BufferPool(), lambda _: None, lambda _: None, 0.01)
+    early = pytest.raises(EdlError, match="still being compiled")
+    with early as caught, shard.read(locked_shard.ReadRequest()):
+        pass
+    assert caught.value.code == ErrorCode.NOT_READY
+
+
 @pytest.mark.parametrize(
     ("variables", "optimizer", "reduction", "code"),
     [

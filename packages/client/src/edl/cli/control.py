@@ -133,7 +133,7 @@ def scale(name: str, workers: str, output_format: Format | None) -> None:
             raise usage(
                 f"--workers: {error}", where="--workers", remedy="For example: --workers 1:4"
             ) from None
-        now = change(job_catalog().find(name), name, wanted)
+        now = change(job_catalog().find(name), name, wanted, terminal.message)
         print_result(
             {"job": name, "workers": {"min": now.min, "max": now.max}},
             output_format,
@@ -154,7 +154,7 @@ def set_option(name: str, assignment: str, output_format: Format | None) -> None
     """
     with errors_as_output(output_format):
         rate = _read_rate(name, assignment)
-        change(job_catalog().find(name), name, LearningRate(rate))
+        change(job_catalog().find(name), name, LearningRate(rate), terminal.message)
         print_result(
             {"job": name, "learning_rate": rate},
             output_format,
@@ -215,6 +215,6 @@ def end(backend: JobBackend, name: str, reason: str, *, now: bool = False) -> Jo
         return report.status  # nothing of it was lost
     if report.is_over:
         return backend.finalize(name, report.status)
-    watcher = JobWatcher(backend, name, SilentDisplay())
+    watcher = JobWatcher(backend, name, SilentDisplay(terminal.message))
     watcher.stop(reason)
     return watcher.run()

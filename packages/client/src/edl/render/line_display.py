@@ -58,7 +58,14 @@ class PlainDisplay:
 
 
 class SilentDisplay:
-    """A display that shows nothing; for ``-q`` and for programs."""
+    """A display that shows no progress; for ``-q`` and for programs.
+
+    Args:
+        say: shows messages.
+    """
+
+    def __init__(self, say: Callable[[str], object] = lambda text: None) -> None:
+        self._say = say
 
     def update(self, status: JobStatus) -> None:
         """Show nothing."""
@@ -67,7 +74,7 @@ class SilentDisplay:
         """Show nothing."""
 
     def say(self, text: str) -> None:
-        """Show nothing."""
+        self._say(text)
 
     def close(self) -> None:
         """Do nothing: the terminal is as it was."""

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from edl.core.job_log import ERROR_LINES, LogChoice
 from edl.core.job_status import Failure, JobEvent, JobState, JobStatus
 from edl.core.quantities import duration
-from edl.ports.job_backend import JobBackend, MasterUnreachable, Setting, StatusReport
+from edl.ports.job_backend import JobBackend, MasterUnreachable, Say, Setting, StatusReport
 from edl_proto.errors import EdlError, ErrorCode
 
+T = TypeVar("T")
+
 POLL_S = 0.25
+MENTION_S = 5.0
+"""How long a caller waits for a master before it says so."""
 PATIENCE_S = 180.0
 """How long no master may answer before a caller gives up. One that freezes together with its
 supervisor is replaced after 70 s: workers start a supervisor first, and that kills the master."""
@@ -23,21 +27,29 @@ DENIED_S = 20.0
 """How long a cluster that was away may refuse all callers: it first reads users and roles."""
 
 
-def change(backend: JobBackend, name: str, setting: Setting) -> Setting:
+def change(backend: JobBackend, name: str, setting: Setting, say: Say) -> Setting:
     """Change the workers or the learning rate of a job, and return what the master has then.
-
-    A master that does not answer may be busy or restarting. Asking again changes nothing.
 
     Raises:
         EdlError: TIMED_OUT, if no master accepts the request in time.
     """
-    deadline = time.monotonic() + PATIENCE_S
+    return _ask(backend, name, lambda: backend.change(name, setting), say)
+
+
+def _ask(backend: JobBackend, name: str, request: Callable[[], T], say: Say) -> T:
+    """Repeat a request until a master accepts it: one that does not answer may be restarting."""
+    began, is_mentioned = time.monotonic(), False
     while True:
         try:
-            return backend.change(name, setting)
+            return request()
         except MasterUnreachable:
-            if time.monotonic() > deadline:
+            waited_s = time.monotonic() - began
+            if waited_s > PATIENCE_S:
                 raise _silent_master_error(backend, name) from None
+            if waited_s > MENTION_S and not is_mentioned:
+                is_mentioned = True
+                limit = duration(PATIENCE_S)
+                say(f"the master of {name} does not answer, but may restart; asking for {limit}")
         time.sleep(POLL_S)
 
 
@@ -99,17 +111,9 @@ class JobWatcher:
         Raises:
             EdlError: TIMED_OUT, if no master accepts the request in time.
         """
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                self._backend.stop(self._name, reason)
-                self._is_stopping = True
-                return
-            except MasterUnreachable:
-                # The master may be busy or restarting. A job that never gets the request continues.
-                if time.monotonic() > deadline:
-                    raise _silent_master_error(self._backend, self._name) from None
-            time.sleep(POLL_S)
+        backend, name = self._backend, self._name
+        _ask(backend, name, lambda: backend.stop(name, reason), self._display.say)
+        self._is_stopping = True
 
     def _watch(self) -> JobStatus:
         silent_since: float | None = None

@@ -152,7 +152,9 @@ class LockedShard:
         if self._shard is None and self._begin_timeout_s:
             self._begun.wait(self._begin_timeout_s)
         if self._shard is None:
-            raise not_ready()
+            raise not_ready(
+                "the parameters are not set up yet, or the update loops are still being compiled"
+            )
         return self._shard
 
     # --- commands --------------------------------------------------------------------------
