@@ -6,6 +6,8 @@ import numpy as np
 from tree_ensemble import NO_SPLIT
 
 _LOGIT = ("binary:logistic", "reg:logistic")
+_MIN_SCORE = 1e-6
+"""XGBoost's own bound for a logit: labels that are all 0 or all 1 have a finite one."""
 LOGARITHM = ("count:poisson", "reg:gamma", "reg:tweedie")
 """Objectives whose trees add up to the logarithm of a prediction."""
 
@@ -44,12 +46,12 @@ def grow(inputs, labels, margins, intercept, *, parameters, is_category, first, 
 
     Returns:
         splits, leaves and covers of the new trees, the intercept and the new margins.
+
+    Raises:
+        ValueError: XGBoost refuses a parameter or a label.
     """
     xgboost = import_xgboost()
     kinds = ["c" if each else "q" for each in is_category]
-    data = xgboost.QuantileDMatrix(
-        inputs, labels, feature_types=kinds, max_bin=parameters.get("max_bin", 256)
-    )
     given = {
         **parameters,
         "tree_method": "hist",
@@ -57,11 +59,17 @@ def grow(inputs, labels, margins, intercept, *, parameters, is_category, first, 
         "verbosity": 0,  # it warns of parameters that an objective does not have
         "seed": parameters["seed"] + first,
     }
-    if first:
-        data.set_base_margin(margins[:, 0] if margins.shape[1] == 1 else margins)
-    booster = xgboost.Booster(given, [data])
-    for number in range(rounds):
-        booster.update(data, number)
+    try:
+        data = xgboost.QuantileDMatrix(
+            inputs, labels, feature_types=kinds, max_bin=parameters.get("max_bin", 256)
+        )
+        if first:
+            data.set_base_margin(margins[:, 0] if margins.shape[1] == 1 else margins)
+        booster = xgboost.Booster(given, [data])
+        for number in range(rounds):
+            booster.update(data, number)
+    except xgboost.core.XGBoostError as error:  # the lines behind the first are a stack of C++
+        raise ValueError(f"XGBoost: {str(error).splitlines()[0]}") from None
     learner = json.loads(bytes(booster.save_raw("json")))["learner"]
     if not first:
         score = np.array(json.loads(learner["learner_model_param"]["base_score"]), np.float64)
@@ -77,8 +85,9 @@ def grow(inputs, labels, margins, intercept, *, parameters, is_category, first, 
 
 def _margin_of(score, objective):
     if objective in _LOGIT:
+        score = np.clip(score, _MIN_SCORE, 1 - _MIN_SCORE)
         return np.log(score / (1 - score))
-    return np.log(score) if objective in LOGARITHM else score
+    return np.log(np.maximum(score, _MIN_SCORE)) if objective in LOGARITHM else score
 
 
 def _arrays(tree, levels):

@@ -5,7 +5,6 @@ from column_functions import NUMBERS, category_ids, check_term, columns_in, indi
 from table_schema import NULL_TEXT, columns_of
 
 _FEW = 100
-_BUCKETS_PER_TEXT = 8
 _MAX_CATEGORIES = 1000
 _ORDERED_HASH = 1 << 24
 
@@ -14,7 +13,8 @@ class TreeInputs(tf.keras.layers.Layer):
     """Concatenates columns in the order of their names; what is missing is NaN.
 
     Numbers stay as they are. A text of up to 100 kinds is a category, which a tree splits from all
-    others. Texts of more kinds are numbers: trees split the order of their hashes.
+    others: one of ``_MAX_CATEGORIES`` hash buckets, which few texts share. Texts of more kinds are
+    numbers: trees split the order of their hashes.
 
     Args:
         schema: the content of ``schema.json``.
@@ -47,7 +47,7 @@ class TreeInputs(tf.keras.layers.Layer):
         if isinstance(term, str):
             known = self._known[term]
             few = known.is_text and known.vocabulary <= _FEW
-            return _BUCKETS_PER_TEXT * max(known.vocabulary, 1) if few else 0
+            return _MAX_CATEGORIES if few else 0
         return 0 if term[0] in (*NUMBERS, "BUCKET") else indicator_size(term, self._known)
 
     def _width(self, term):

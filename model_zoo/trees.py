@@ -211,7 +211,10 @@ class BoostedTreesRegressor(BoostedTrees):
         found = label_column(schema, label)
         if found is not None and found["feature"] == "bytes":
             raise ValueError(f"the label {found['name']} is a text, and regression needs a number")
-        return self._check_objective(objective or _REGRESSION[0]), 1
+        chosen = self._check_objective(objective or _REGRESSION[0])
+        if found is not None and "min" in found:
+            _check_range(chosen, found)
+        return chosen, 1
 
     def _predict(self, sums):
         if self._objective in LOGARITHM:
@@ -258,6 +261,22 @@ class BoostedTreesClassifier(BoostedTrees):
     @staticmethod
     def default_metrics():
         return {"accuracy": tf.keras.metrics.SparseCategoricalAccuracy()}
+
+
+def _check_range(objective, label):
+    """Check labels as XGBoost does, whose errors do not name them."""
+    least, greatest = label["min"], label["max"]
+    if objective == "reg:logistic":
+        fits, expected = least >= 0 and greatest <= 1, "from 0 to 1"
+    elif objective == "reg:gamma":
+        fits, expected = least > 0, "above 0"
+    else:
+        fits, expected = least >= 0 or objective not in LOGARITHM, "from 0 on"
+    if not fits:
+        raise ValueError(
+            f"{objective} learns numbers {expected}, and the label {label['name']} goes from {least}"
+            f" to {greatest}"
+        )
 
 
 class EpochsInOrder(tf.keras.callbacks.Callback):

@@ -21,6 +21,7 @@ from edl.__main__ import run
 from edl.core.problem import Problem
 from edl_proto.errors import EdlError
 from edl_sql.databases.database import Database
+from edl_sql.tables.queries import QuerySource
 from edl_testing.command import Done
 
 Call = Callable[..., Done]
@@ -64,13 +65,30 @@ def examples(place: str) -> list[dict[str, Any]]:
     ]
 
 
-def test_integers_and_floats_in_a_column_without_a_type_are_floats(edl: Call) -> None:
+def test_integers_and_floats_in_a_column_without_a_type_are_floats(
+    edl: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executed: list[str] = []
+    execute = QuerySource._execute
+
+    def record(self: QuerySource, statement: str) -> Any:
+        executed.append(statement)
+        return execute(self, statement)
+
+    monkeypatch.setattr(QuerySource, "_execute", record)
+    monkeypatch.setattr("edl_sql.tables.queries._BATCH", 2)
     with sqlite3.connect("my.db") as database:
         database.execute('CREATE TABLE untyped ("a b", c)')
         database.executemany("INSERT INTO untyped VALUES (?, ?)", [(1, 1), (None, 2), (2.5, 3)])
     database.close()
-    convert(edl, "SELECT * FROM untyped;")
-    assert examples("out") == [{"a b": [1.0], "c": [1]}, {"c": [2]}, {"a b": [2.5], "c": [3]}]
+    query = "SELECT * FROM untyped"
+    convert(edl, query)
+    assert executed == [query, query]
+    expected = [{"a b": [1.0], "c": [1]}, {"c": [2]}, {"a b": [2.5], "c": [3]}]
+    assert examples("out") == expected
+    executed.clear()
+    convert(edl, "SELECT c FROM untyped", "--output", "integers")
+    assert executed == ["SELECT c FROM untyped"]
 
 
 def test_rows_become_records_and_nulls_are_missing_features(edl: Call) -> None:

@@ -118,6 +118,50 @@ def test_trees_learn_from_all_rows_in_each_epoch(
     assert "xgboost-cpu" in seen["requirements"]
 
 
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        (
+            "SELECT id, role FROM people TRAIN xgboost.gbtree INTO m",
+            "label role is a text; trees.BoostedTreesRegressor learns numbers\n",
+        ),
+        (
+            "SELECT id, wage FROM people TRAIN BoostedTreesClassifier INTO m",
+            "wage is not a class: its type is",
+        ),
+        (
+            "SELECT wage, id FROM people TRAIN DNNClassifier WITH n_classes=2 INTO m",
+            "the label id has classes up to number 2, counted from 0; with n_classes=2",
+        ),
+        (
+            "SELECT id, role FROM people TRAIN BoostedTreesClassifier WITH n_classes=1 INTO m",
+            "the label role has classes up to number 1",
+        ),
+        (
+            "CREATE MODEL m TRANSFORM(* EXCEPT(id, roles)) OPTIONS(model_type='linear_reg',"
+            " input_label_cols=['wage']) AS SELECT * FROM people",
+            "no column roles in the SELECT\n  where: line 1, column 39",
+        ),
+    ],
+)
+def test_labels_and_columns_that_do_not_fit(sql: Call, statement: str, words: str) -> None:
+    assert words in sql("-e", statement, code=2).err
+
+
+def test_trees_without_xgboost_are_refused_before_rows_are_read(
+    sql: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_missing(name: str) -> None:
+        assert name == "xgboost"
+
+    monkeypatch.setattr("edl_sql.rounds.find_spec", is_missing)
+    statement = "SELECT * FROM none TRAIN BoostedTreesRegressor INTO m"
+    failed = sql("-e", statement, code=2).err
+    assert "XGBoost, which is not installed here\n  where: line 1, column 26" in failed
+    assert "pip install 'edl-sql[trees]'" in failed
+    assert "no such table" in sql("-e", statement, "--platform", "docker", code=3).err
+
+
 def test_large_tables_are_read_less_often() -> None:
     params: dict[str, Any] = {"num_boost_round": 50}
     settings = plan_rounds(1_000_000, params, {}, "zoo", Path())

@@ -55,7 +55,15 @@ class ExampleSource(Protocol):
     def types(self) -> Mapping[str, ColumnType]: ...
 
     def records(self) -> Iterator[bytes]:
-        """Yield all records in order, ready to be written."""
+        """Yield all records in order, ready to be written.
+
+        Raises:
+            ReadAgain: those before were wrong.
+        """
+
+
+class ReadAgain(Exception):
+    """Raised by ``records`` when what it has yielded is wrong; called again, it yields all anew."""
 
 
 @runtime_checkable

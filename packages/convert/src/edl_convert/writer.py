@@ -7,7 +7,7 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -29,7 +29,7 @@ from edl_convert.features import FeatureSummary, summarize, with_values
 from edl_convert.formats import Compression
 from edl_convert.schema_statistics import RecordStatistics
 from edl_convert.shuffle import shuffle
-from edl_convert.source import ExampleSource, Unordered
+from edl_convert.source import ExampleSource, ReadAgain, Unordered
 from edl_proto.errors import EdlError, ErrorCode
 
 LABELS = "labels.json"
@@ -143,10 +143,12 @@ def write(
         EdlError: DISK_FULL, OUTPUT_UNWRITABLE, DATA_EMPTY, or what the source raises.
     """
     if not scheme(output):
-        return _write(source, Path(output), layout, on_progress)
+        while True:
+            with suppress(ReadAgain):
+                return _write(source, Path(output), layout, on_progress)
     with stored_output.folder() as here:
         place = here / PurePosixPath(output).name
-        done = _write(source, place, layout, on_progress)
+        done = write(source, str(place), layout, on_progress)
         stored_output.send(here, output, last=SCHEMA_FILE)
         above = output[: -len(place.name)]
         files = [f"{above}{Path(file).relative_to(here)}" for file in done.files]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,20 @@ from edl.plugins.errors import usage
 from edl_sql.language.statements import Train
 from edl_sql.zoos import OWN_ZOO, copy_with_xgboost
 
+_PROCESSES = "processes"
 _ROUNDS = 100
 _MAX_RECORDS = 2_000_000
 _OF_EPOCHS = ("num_epochs", "minibatch_size", "records_per_task", "local_steps", "optimizer")
 
 
-def check_rounds(statement: Train, *, in_rounds: bool) -> None:
-    """Check that a statement does not choose the epochs of a model that learns in rounds.
+def check_rounds(statement: Train, options: Mapping[str, Any], *, in_rounds: bool) -> None:
+    """Check that a statement does not choose epochs of a model that learns in rounds.
+
+    Args:
+        options: of the command.
 
     Raises:
-        Problem: the statement does, or has no rounds.
+        Problem: the statement does, or has no rounds, or this machine lacks XGBoost.
     """
     for name in _OF_EPOCHS if in_rounds else ():
         if name in statement.settings:
@@ -33,6 +38,13 @@ def check_rounds(statement: Train, *, in_rounds: bool) -> None:
         raise usage(
             f"num_boost_round is {rounds}, and must be at least 1",
             where=statement.positions.mark("WITH", "num_boost_round"),
+        )
+    is_here = {**options, **statement.settings}.get("platform", _PROCESSES) == _PROCESSES
+    if statement.model_def.startswith("trees.") and is_here and find_spec("xgboost") is None:
+        raise usage(
+            "trees are grown by XGBoost, which is not installed here",
+            where=statement.positions.mark("TRAIN"),
+            remedy="pip install 'edl-sql[trees]'",
         )
 
 
@@ -57,7 +69,7 @@ def plan_rounds(
         "records_per_task": rows,
         "local_steps": 2,
     }
-    is_here = settings.get("platform", "processes") == "processes"
+    is_here = settings.get("platform", _PROCESSES) == _PROCESSES
     if zoo == str(OWN_ZOO) and not is_here:  # the image that is made of it needs XGBoost
         planned["model_zoo"] = copy_with_xgboost(folder / "zoo")
     return planned

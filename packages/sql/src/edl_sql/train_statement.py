@@ -44,7 +44,7 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
         check_parameters(statement, Path(zoo))
     check_metrics(at, statement.settings, source)
     in_rounds = learns_whole_epochs(source, model)
-    check_rounds(statement, in_rounds=in_rounds)
+    check_rounds(statement, context.options, in_rounds=in_rounds)
     names = context.column_names(statement)
     keys = () if statement.columns else primary_keys(context.database, statement.select)
     chosen = select(statement, names, learns_label=learns_label(source, model), keys=keys)

@@ -99,6 +99,7 @@ def read_create_model(text: str, words: Sequence[SqlToken]) -> Train:
         {"": tuple(transform.terms)} if transform.terms else {},
         transform.renamed.get(label, label),
         if_there=if_there,
+        left_out=tuple(transform.left_out),
         text=text[words[0].start : words[-1].end],
     )
 

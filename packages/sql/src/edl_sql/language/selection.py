@@ -13,6 +13,11 @@ from edl_sql.language.columns import ColumnTerm, as_lists, columns_in
 from edl_sql.language.positions import SqlPositions
 from edl_sql.language.statements import Train
 
+_REGRESSORS = ("regressor.", "trees.BoostedTreesRegressor")
+_CLASSIFIERS = ("classifier.", "trees.BoostedTreesClassifier")
+_NETWORKS = ("regressor.DNN", "classifier.DNN")
+_TREES = ("BoostedTreesRegressor", "BoostedTreesClassifier")
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -46,6 +51,9 @@ def select(
     label = statement.label or (names[-1] if learns_label else "")
     if label:
         check_known(label, names, "the SELECT", at.mark("LABEL") if statement.label else "")
+    for name in statement.left_out:
+        if name.lower() not in map(str.lower, names):
+            check_known(name, names, "the SELECT", at.mark("TRANSFORM", name))
     params: dict[str, object] = {}
     used: list[str] = []
     for target, terms in statement.columns.items():
@@ -105,26 +113,37 @@ def check_label(
     Raises:
         Problem: it is a text or a number, and the model learns the other.
     """
-    if classes and statement.model_def.startswith("regressor."):
-        raise usage(
-            f"the label {label} is a text; {statement.model_def} learns numbers",
-            remedy="Use a classifier: TRAIN classifier.DNN",
-        )
-    if not statement.model_def.startswith("classifier.") or "n_classes" in statement.params:
+    model = statement.model_def
+    is_classifier = model.startswith(_CLASSIFIERS)
+    if not is_classifier and not model.startswith(_REGRESSORS):
+        return
+    regressor, classifier = _TREES if model.startswith("trees.") else _NETWORKS
+    if not is_classifier:
+        if classes:
+            raise usage(
+                f"the label {label} is a text; {model} learns numbers",
+                remedy=f"Use a classifier: TRAIN {classifier}",
+            )
         return
     found = next((each for each in schema["columns"] if each["name"] == schema["label"]), None)
-    if found is None or found["feature"] == "bytes":
+    given = statement.params.get("n_classes")
+    if found is None or found["feature"] not in ("int64", "float"):
         return
-    if found["feature"] == "float":
+    if found["feature"] == "float" and given is None:
         wrong = f"its type is {found['type']}"
-    elif found["min"] < 0:
+    elif found.get("min", 0) < 0:
         wrong = f"its least value is {found['min']}"
     else:
+        if isinstance(given, int) and found.get("max", 0) >= given:
+            raise usage(
+                f"the label {label} has classes up to number {found['max']}, counted from 0; with"
+                f" n_classes={given}, the greatest is {given - 1}",
+                remedy="Leave n_classes out, or correct it.",
+            )
         return
     raise usage(
-        f"the label {label} is not a class: {wrong}; {statement.model_def} learns texts, or"
-        " integers from 0 on",
-        remedy="Use a regressor, TRAIN regressor.DNN, or CAST the label in the SELECT.",
+        f"the label {label} is not a class: {wrong}; {model} learns texts, or integers from 0 on",
+        remedy=f"Use a regressor, TRAIN {regressor}, or CAST the label in the SELECT.",
     )
 
 

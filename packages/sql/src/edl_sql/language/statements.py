@@ -34,6 +34,7 @@ class Train:
         into: name of the trained model.
         validation: a SELECT of rows that measure the model in training; empty for none.
         if_there: what is done if there is a model of that name.
+        left_out: columns of the SELECT that the statement says not to learn from.
         text: the whole statement.
     """
 
@@ -46,6 +47,7 @@ class Train:
     label: str = ""
     validation: str = ""
     if_there: IfThere = IfThere.REFUSE
+    left_out: tuple[str, ...] = ()
     text: str = field(default="", compare=False)
     positions: SqlPositions = field(default=NOWHERE, compare=False)
 

@@ -43,10 +43,12 @@ class Transform:
 
     Attributes:
         terms: to learn from, the label among them.
+        left_out: columns that EXCEPT names.
         renamed: columns by the names that AS gives them.
     """
 
     terms: list[ColumnTerm] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
 
 
@@ -59,7 +61,7 @@ def read_transform(reader: ClauseReader) -> Transform:
     found = Transform()
     reader.expect("(")
     while True:
-        terms = _read_item(reader)
+        terms = _read_item(reader, found.left_out)
         found.terms += terms
         if reader.accept("AS"):
             name = reader.read_name("a name")
@@ -72,7 +74,7 @@ def read_transform(reader: ClauseReader) -> Transform:
     return found
 
 
-def _read_item(reader: ClauseReader) -> list[ColumnTerm]:
+def _read_item(reader: ClauseReader, left_out: list[str]) -> list[ColumnTerm]:
     if not reader.accept("*"):
         return _read_term(reader)
     if not reader.accept("EXCEPT"):
@@ -82,6 +84,7 @@ def _read_item(reader: ClauseReader) -> list[ColumnTerm]:
     while reader.accept(","):
         names.append(reader.read_name("a column"))
     reader.expect(")")
+    left_out += names
     return [f"(?!(?:{'|'.join(map(re.escape, names))})$).*"]
 
 
@@ -149,6 +152,13 @@ def _translate(
             return [call("NUMERIC")]
         case "IMPUTER", ["mean"]:
             return [call("NUMERIC")]
+        case "BUCKETIZE", _ if not isinstance(of[0], str):
+            reader.index = start
+            raise reader.mistake(
+                "ML.BUCKETIZE is of a column here, in whose unit its bounds are",
+                0,
+                _usage(function),
+            )
         case "BUCKETIZE", [list(bounds), True, *_]:
             return [call("BUCKET", bounds[1:-1])]
         case "BUCKETIZE", [bounds, *_]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edl.plugins.errors import usage
 from edl_convert.column_types import Chosen, choose, number_classes
 from edl_convert.schema import ColumnType
-from edl_convert.source import ConversionOptions
+from edl_convert.source import ConversionOptions, ReadAgain
 from edl_convert.tables import unreadable
 from edl_proto.errors import EdlError, ErrorCode
 from edl_sql.databases.database import Database
@@ -58,16 +58,9 @@ class QuerySource:
         } or self._number_labels(options.label)
         self._result = self._execute(self._query)
         self._chosen = self._choose(options)
-        temporal, floats = self._find_temporal(), self._find_floats()
-        self._columns = [
-            SqlColumn(
-                name,
-                is_temporal=place in temporal,
-                is_key=name in options.keys,
-                has_floats=name in floats,
-            )
-            for name, place in zip(self._selected_names(), self._chosen.places, strict=True)
-        ]
+        self._temporal, self._keys = self._find_temporal(), options.keys
+        self._floats: set[int] = set()
+        self._columns = self._make_columns()
 
     @property
     def types(self) -> Mapping[str, ColumnType]:
@@ -80,6 +73,8 @@ class QuerySource:
         number = 0
         for rows in self._result.partitions(_BATCH):
             columns = self._convert_batch(rows)
+            if columns is None:
+                self._check_integers(rows)
             if columns is not None:
                 yield from example_batch.encode(columns)
             else:
@@ -167,9 +162,17 @@ class QuerySource:
             )
         return choose(names, options.columns, options.label, self.name)
 
-    def _selected_names(self) -> list[str]:
+    def _make_columns(self) -> list[SqlColumn]:
         names = list(self._result.keys())
-        return [names[place] for place in self._chosen.places]
+        return [
+            SqlColumn(
+                names[place],
+                is_temporal=place in self._temporal,
+                is_key=names[place] in self._keys,
+                has_floats=place in self._floats,
+            )
+            for place in self._chosen.places
+        ]
 
     def _find_temporal(self) -> set[int]:
         """Return the indices of columns that MySQL declares as dates or times."""
@@ -178,14 +181,26 @@ class QuerySource:
         described = self._result.cursor.description if self._result.cursor is not None else ()
         return {place for place, column in enumerate(described) if column[1] in _MYSQL_TEMPORAL}
 
-    def _find_floats(self) -> set[str]:
-        """Return the columns of SQLite, where values have types, that have a float in any row."""
+    def _check_integers(self, rows: Sequence[Any]) -> None:
+        """Check that columns of integers have no floats; in SQLite, only values have types.
+
+        Raises:
+            ReadAgain: one has, and is one of floats from now on.
+        """
         if self._connection.dialect.name != "sqlite":
-            return set()
-        names = self._selected_names()
-        kinds = (f"max(typeof({quote_name(self._connection, name)}) = 'real')" for name in names)
-        with self._execute(f"SELECT {', '.join(kinds)} FROM (\n{self._query}\n)") as found:
-            return {name for name, is_real in zip(names, found.one(), strict=True) if is_real}
+            return
+        found = {
+            place
+            for place, column in zip(self._chosen.places, self._columns, strict=True)
+            if column.type is ColumnType.INTEGER
+            and any(isinstance(row[place], float) for row in rows)
+        }
+        if found:
+            self._floats |= found
+            self._columns = self._make_columns()
+            self._result.close()
+            self._result = self._execute(self._query)
+            raise ReadAgain
 
     def _number_labels(self, label: str) -> dict[str, int]:
         """Number the label's texts in alphabetical order; return nothing for other labels.

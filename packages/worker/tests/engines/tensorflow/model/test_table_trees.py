@@ -158,6 +158,9 @@ def test_the_saved_model_needs_no_xgboost(tmp_path: Any) -> None:
     [
         (REGRESSOR, {"objective": "rank:ndcg"}, "has no objective rank:ndcg; there are reg:squar"),
         (CLASSIFIER, {"objective": "binary:logistic"}, "for two classes, and the label has 3"),
+        (REGRESSOR, {"objective": "reg:gamma"}, "numbers above 0, and the label label goes from -"),
+        (REGRESSOR, {"objective": "reg:logistic"}, "numbers from 0 to 1, and the label"),
+        (REGRESSOR, {"objective": "count:poisson"}, "numbers from 0 on, and the label"),
         (REGRESSOR, {"max_depth": 11}, "1 to 10 levels"),
         (REGRESSOR, {"num_boost_round": 0}, "at least 1"),
         (REGRESSOR, {"columns": [["EMBEDDING", "town", 4]]}, "no embedding tables"),
@@ -170,6 +173,37 @@ def test_what_trees_refuse(model_def: str, params: dict[str, Any], message: str)
         rows = with_classes(rows, -1.0, 2.0)
     with pytest.raises(ContractErrors, match=message):
         load(model_def, schema=schema_of(rows), **params)
+
+
+def test_an_error_of_xgboost_is_its_reason() -> None:
+    rows = flats()
+    schema = schema_of(positive(rows))
+    model_file = load(REGRESSOR, schema=schema, objective="count:poisson")
+    with pytest.raises(tf.errors.InvalidArgumentError, match="label must be non-neg") as told:
+        grow(model_file, rows, epochs=1)
+    assert "[bt]" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("model_def", "label", "more"),
+    [(CLASSIFIER, 0, {}), (CLASSIFIER, 1, {}), (REGRESSOR, 0, {"objective": "count:poisson"})],
+)
+def test_labels_that_are_all_equal(model_def: str, label: int, more: dict[str, Any]) -> None:
+    rows = [{**row, "label": label} for row in flats()]
+    model_file = load(model_def, schema=schema_of(rows), num_boost_round=2, **more)
+    grow(model_file, rows, epochs=2)
+    assert all(np.isfinite(weight).all() for weight in model_file.model.weights)
+    outputs = model_file.call(features_of(model_file, rows), training=False).numpy()
+    if model_def == CLASSIFIER:
+        assert set(outputs.argmax(axis=1)) == {label}
+    else:
+        np.testing.assert_allclose(outputs, label, atol=1e-5)
+
+
+def test_few_texts_are_categories_of_their_own() -> None:
+    rows: list[Row] = [{"town": b"town %d" % (i % 9), "label": float(i)} for i in range(40)]
+    model_file = load(REGRESSOR, schema=schema_of(rows))
+    assert len(np.unique(model_file.model._columns(features_of(model_file, rows)))) == 9
 
 
 def test_functions_of_columns_and_many_texts() -> None:
