@@ -114,7 +114,7 @@ def test_transform_means_functions_of_columns(item: str, terms: list[object]) ->
         ("CREATE MODEL m TRANSFORM(ML.BUCKETIZE(b, [2, 1]))", "must increase", "BUCKET", "ML"),
         (
             "CREATE MODEL m TRANSFORM(ML.BUCKETIZE(ML.STANDARD_SCALER(b) OVER(), [0, 1]))",
-            "ML.BUCKETIZE is of a column here",
+            "ML.BUCKETIZE takes a column here",
             "ML.BUCKETIZE(x",
             "ML",
         ),

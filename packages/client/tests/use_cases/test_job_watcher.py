@@ -151,7 +151,7 @@ def test_requests_outlast_a_master_that_is_frozen_with_its_supervisor(clock: Non
     watcher = JobWatcher(cast(JobBackend, Frozen(90.0)), "digits", display)
     watcher.stop("enough")
     assert watcher.run().state is JobState.SUCCEEDED
-    text = "the master of digits does not answer, but may restart; asking for 3 m 00 s"
+    text = "the master of digits does not answer; asking again for up to 3 m 00 s"
     assert said == display.said == [text]
 
 

@@ -49,7 +49,7 @@ def _ask(backend: JobBackend, name: str, request: Callable[[], T], say: Say) -> 
             if waited_s > MENTION_S and not is_mentioned:
                 is_mentioned = True
                 limit = duration(PATIENCE_S)
-                say(f"the master of {name} does not answer, but may restart; asking for {limit}")
+                say(f"the master of {name} does not answer; asking again for up to {limit}")
         time.sleep(POLL_S)
 
 

@@ -155,7 +155,7 @@ def _translate(
         case "BUCKETIZE", _ if not isinstance(of[0], str):
             reader.index = start
             raise reader.mistake(
-                "ML.BUCKETIZE is of a column here, in whose unit its bounds are",
+                "ML.BUCKETIZE takes a column here, since its bounds are in the unit of the column",
                 0,
                 _usage(function),
             )

@@ -73,11 +73,10 @@ class QuerySource:
         number = 0
         for rows in self._result.partitions(_BATCH):
             columns = self._convert_batch(rows)
-            if columns is None:
-                self._check_integers(rows)
             if columns is not None:
                 yield from example_batch.encode(columns)
             else:
+                self._check_integers(rows)
                 for place, row in enumerate(rows, number + 1):
                     yield example.encode(self._convert_row(row, place))
             number += len(rows)
