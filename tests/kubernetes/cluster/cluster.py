@@ -75,10 +75,15 @@ class Cluster:
         shutil.rmtree(self.layout.root)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """Return what the command prints; raises ``CalledProcessError`` with its complaint."""
         command = (str(self.binaries / "kubectl"), f"--kubeconfig={self.layout.kubeconfig}")
-        done = subprocess.run(
-            (*command, *arguments), check=True, capture_output=True, text=True, input=stdin
-        )
+        try:
+            done = subprocess.run(
+                (*command, *arguments), check=True, capture_output=True, text=True, input=stdin
+            )
+        except subprocess.CalledProcessError as error:
+            error.add_note(error.stderr)
+            raise
         return done.stdout
 
     def add_user(self, name: str, group: str, file: Path) -> None:

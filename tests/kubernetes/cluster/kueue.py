@@ -61,7 +61,9 @@ def install(cluster: Cluster) -> Iterator[None]:
             cluster.kubectl("-n", NAMESPACE, "rollout", "status", MANAGER, "--timeout=300s")
             yield
         finally:
-            cluster.kubectl("delete", "--kustomize", str(overlay), "--wait=false")
+            # What belongs to a namespace may go with it before kubectl asks for it.
+            lenient = ("--ignore-not-found", "--wait=false")
+            cluster.kubectl("delete", "--kustomize", str(overlay), *lenient)
 
 
 def _import_image(cluster: Cluster, folder: Path) -> None:
