@@ -32,7 +32,8 @@ def deployed(cluster: Cluster) -> Iterator[Cluster]:
     cluster.kubectl("apply", "--kustomize", str(DEPLOYMENT))
     yield cluster
     # Other tests make namespaces of the same names.
-    cluster.kubectl("delete", "--kustomize", str(DEPLOYMENT), "--timeout=600s")
+    lenient = ("--ignore-not-found", "--timeout=600s")
+    cluster.kubectl("delete", "--kustomize", str(DEPLOYMENT), *lenient)
 
 
 Asked = tuple[str, str]
@@ -181,7 +182,8 @@ def users(
         deployed.kubectl("apply", "--kustomize", str(folder / team))
     yield {team: User(deployed, team, folder) for team in TEAMS}
     for team in TEAMS:
-        deployed.kubectl("delete", "--kustomize", str(folder / team), "--wait=false")
+        lenient = ("--ignore-not-found", "--wait=false")
+        deployed.kubectl("delete", "--kustomize", str(folder / team), *lenient)
 
 
 def test_members_of_two_teams_submit_and_stop_in_their_own_namespace_alone(
