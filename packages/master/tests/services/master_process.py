@@ -19,6 +19,7 @@ from google.protobuf import json_format
 
 from edl_proto.v1 import job_pb2
 from edl_runtime.local import process_identity
+from edl_testing.fork_server import find_fork
 
 RECORDS = 106
 
@@ -32,9 +33,15 @@ def until(condition: Callable[[], Any], what: str) -> Any:
 
 
 class Master:
-    """A master process and its job's directory."""
+    """A master process and its job's directory.
 
-    def __init__(self, tmp_path: Path) -> None:
+    Args:
+        tmp_path: where the directory is.
+        interpreter: runs the master; see ``edl_testing.fork_server``.
+    """
+
+    def __init__(self, tmp_path: Path, interpreter: str) -> None:
+        self.interpreter = interpreter
         self.job_dir = tmp_path / "home" / "jobs" / "counting"
         (self.job_dir / "logs").mkdir(parents=True)
         self.python = tmp_path / "python"
@@ -54,9 +61,11 @@ class Master:
 
     def start(self, spec: job_pb2.JobSpec, *prefix: str, **environ: str) -> None:
         (self.job_dir / "spec.json").write_text(json_format.MessageToJson(spec))
+        # A fork would not be in the namespaces of the prefix.
+        python = sys.executable if prefix else self.interpreter
         with (self.job_dir / "logs" / "master.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*prefix, sys.executable, "-m", "edl_master", "--job-dir", str(self.job_dir)],
+                [*prefix, python, "-m", "edl_master", "--job-dir", str(self.job_dir)],
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -68,6 +77,16 @@ class Master:
                     **environ,
                 },
             )
+
+    @property
+    def pid(self) -> int:
+        """The number of the process that does the work."""
+        assert self.process is not None
+        return find_fork(self.process.pid)
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        self.wait()
 
     def wait(self) -> int:
         assert self.process is not None
@@ -92,8 +111,7 @@ class Master:
 
     def close(self) -> None:
         if self.process is not None and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+            self.kill()
         for record in self.instance_records():
             if fd := process_identity.Process(record["pid"], record["start_time"]).open():
                 process_identity.send(fd, signal.SIGKILL)

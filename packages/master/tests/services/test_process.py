@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,8 +21,8 @@ from edl_proto.v1 import job_pb2, job_pb2_grpc
 
 
 @pytest.fixture
-def master(tmp_path: Path) -> Iterator[Master]:
-    master = Master(tmp_path)
+def master(tmp_path: Path, forking_python: str) -> Iterator[Master]:
+    master = Master(tmp_path, forking_python)
     yield master
     master.close()
 
@@ -49,6 +48,7 @@ def test_a_job_of_processes_trains_exactly_and_leaves_nothing_behind(
     spec = training_spec(tmp_path)
     master.start(spec, EDL_TEST_DELAY_S="0.02")
     records = until(lambda: len(found := master.instance_records()) == 2 and found, "two workers")
+    pid = master.pid
     assert master.wait() == 0, master.log()
     assert np.array_equal(np.load(tmp_path / "model" / "weights.npy"), np.full(RECORDS, 2.0))
     status = master.status()
@@ -59,8 +59,7 @@ def test_a_job_of_processes_trains_exactly_and_leaves_nothing_behind(
     assert "worker 1 on " in (logs / "worker-1.log").read_text()
     assert "defect" not in master.log()
     facts = json.loads((master.job_dir / "master.json").read_text())
-    assert master.process is not None
-    assert facts["pid"] == master.process.pid
+    assert facts["pid"] == pid
     assert facts["address"].startswith("127.0.0.1:")
 
 
@@ -120,10 +119,8 @@ def test_an_acknowledged_stop_outlives_the_master(
     held.worker_grace_s = 10 * DEADLINE_S  # the first one waits for its workers
     master.start(held)
     until(lambda: has_worked(master), "some work")
-    assert master.process is not None
     stub(master).Stop(job_pb2.StopRequest(reason="enough"), timeout=DEADLINE_S)
-    master.process.kill()
-    master.wait()
+    master.kill()
     assert master.status()["state"] != "CANCELLED"
     master.release()
     master.start(held)
@@ -141,11 +138,9 @@ def test_an_acknowledged_number_of_workers_outlives_the_master(
 ) -> None:
     master.start(held)
     until(lambda: has_worked(master), "some work")
-    assert master.process is not None
     one = job_pb2.WorkersSpec(min=1, max=1)
     stub(master).Scale(job_pb2.ScaleRequest(workers=one), timeout=DEADLINE_S)
-    master.process.kill()
-    master.wait()
+    master.kill()
     shutil.rmtree(master.job_dir / "snapshots")  # as if it had died before the next snapshot
     master.start(held)
     until(
@@ -166,7 +161,7 @@ def test_a_master_of_a_job_that_is_over_does_nothing(master: Master, tmp_path: P
     assert master.wait() == 0, master.log()
     before = (master.job_dir / "status.json").read_bytes()
     again = subprocess.run(
-        [sys.executable, "-m", "edl_master", "--job-dir", str(master.job_dir)],
+        [master.interpreter, "-m", "edl_master", "--job-dir", str(master.job_dir)],
         capture_output=True,
         timeout=DEADLINE_S,
         check=False,
@@ -202,12 +197,10 @@ def test_the_next_master_finds_the_workers_of_one_that_was_killed(
     """A master without a snapshot begins anew, and ends them first: no worker has two instances."""
     master.start(held)
     until(lambda: has_worked(master), "some work")
-    assert master.process is not None
     orphans = master.instance_records()
     for record in orphans:
         os.kill(record["pid"], signal.SIGSTOP)  # they would leave by themselves
-    master.process.kill()
-    master.wait()
+    master.kill()
     assert len(alive(orphans)) == 2
     shutil.rmtree(master.job_dir / "snapshots")
     master.start(held)
@@ -234,9 +227,7 @@ def test_a_killed_master_s_successor_goes_on_from_its_snapshot(
     running = {"loading", "ready", "working"}
     until(lambda: {each["state"] for each in master.status()["workers"]} <= running, "two workers")
     workers, started_at = master.instance_records(), master.status()["started_at"]
-    assert master.process is not None
-    master.process.kill()
-    master.wait()
+    master.kill()
     for each in workers:
         with contextlib.suppress(ProcessLookupError):
             os.kill(each["pid"], signal.SIGKILL)
@@ -260,9 +251,7 @@ def test_a_damaged_snapshot_is_reported_and_the_one_before_is_used(
     master.start(held)
     snapshots = master.job_dir / "snapshots"
     kept = until(lambda: len(found := sorted(snapshots.glob("c*"))) == 2 and found, "two snapshots")
-    assert master.process is not None
-    master.process.kill()
-    master.wait()
+    master.kill()
     kept = sorted(snapshots.glob("counting-*"))
     for place in kept if damage == "all torn" else kept[-1:]:
         if damage == "missing part":

@@ -6,7 +6,6 @@ import json
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +19,8 @@ from edl_testing.requirements import do_without
 
 
 @pytest.fixture
-def master(tmp_path: Path) -> Iterator[Master]:
-    master = Master(tmp_path)
+def master(tmp_path: Path, forking_python: str) -> Iterator[Master]:
+    master = Master(tmp_path, forking_python)
     yield master
     master.close()
 
@@ -71,7 +70,7 @@ def test_two_masters_never_work_in_one_directory(master: Master, tmp_path: Path)
     master.start(training_spec(tmp_path), EDL_TEST_DELAY_S="0.1")
     until(master.instance_records, "a worker")
     second = subprocess.run(
-        [sys.executable, "-m", "edl_master", "--job-dir", str(master.job_dir)],
+        [master.interpreter, "-m", "edl_master", "--job-dir", str(master.job_dir)],
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
