@@ -14,7 +14,9 @@ import pytest
 import recordio
 import recordio.example
 from edl.__main__ import run
+from edl.core.job_result import JobResult
 from edl_sql.databases.database import Database
+from edl_sql.tables.catalog import column_types, primary_keys, table_names
 from edl_sql.tables.queries import column_names
 from edl_testing.command import Done
 
@@ -90,6 +92,40 @@ def test_a_file_of_duckdb_is_only_read(convert: Call) -> None:
     convert("DROP TABLE t", url=url, code=2)
     convert("SELECT * FROM t", url=url)
     assert recordio.open_source("out/part-00000.recordio").count() == 10_000
+
+
+def test_what_duckdb_says_of_its_tables(convert: Call) -> None:
+    with duckdb.connect("my.duckdb") as database:
+        database.execute('CREATE TABLE People (id INT PRIMARY KEY, "my role" VARCHAR)')
+        database.execute("CREATE VIEW a AS SELECT * FROM People")
+        database.execute("CREATE SCHEMA s; CREATE TABLE s.t (k INT, l INT, PRIMARY KEY (k, l))")
+    Path("people.csv").write_text("id,role\n1,clerk\n")
+    database = Database("duckdb:///my.duckdb")
+    assert table_names(database) == ["People", "a"]
+    assert table_names(database, "S") == ["t"]
+    assert column_types(database, "people") == [["id", "INTEGER"], ["my role", "VARCHAR"]]
+    assert column_types(database, "s.t") == [["k", "INTEGER"], ["l", "INTEGER"]]
+    assert column_types(database, '"people.csv"') == [["id", "BIGINT"], ["role", "VARCHAR"]]
+    assert column_types(database, "none") == []
+    assert primary_keys(database, "SELECT * FROM PEOPLE JOIN s.t ON id = k") == {"id"}
+    assert primary_keys(database, "SELECT * FROM 'people.csv' JOIN main.people USING (id)") == {
+        "id"
+    }
+    assert primary_keys(database, "SELECT * FROM t") == set()
+
+
+def test_a_timestamp_is_known_to_be_rounded(
+    convert: Call, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = "SELECT TIMESTAMP '2020-01-01' + INTERVAL (i) DAY AS day, i AS y FROM range(9) t(i)"
+    monkeypatch.setattr(
+        "edl.api.train", lambda output, **_: os.mkdir(output) or JobResult("j", "S")
+    )
+    os.mkdir("models")
+    assert run(["sql", "--db", "duckdb://", "-e", f"{rows} TRAIN DNNRegressor INTO m"]) == 0
+    told = capsys.readouterr().err
+    assert "day: a model knows a timestamp to two minutes only" in told
+    assert "EXTRACT(HOUR FROM day)" in told
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,20 @@ def test_which_models_there_are(sql: Call) -> None:
     assert (told["label"], told["columns"]) == ("wage", {"role": "text"})
     assert "from:       role (text)\n" in sql("-e", "DESCRIBE wages").out
     assert "Did you mean wages?" in sql("-e", "DESCRIBE wage", code=4).err
+
+
+def test_which_tables_there_are(sql: Call) -> None:
+    with sqlite3.connect("my.db") as database:
+        database.execute('CREATE TABLE "my people" (role TEXT)')
+        database.execute("CREATE VIEW a AS SELECT * FROM people")
+    database.close()
+    assert sql("-e", "SHOW TABLES").out.split("\n")[1:-1] == ["a", "keyless", "my people", "people"]
     assert sql("-e", "DESCRIBE people").out.split()[-2:] == ["wage", "REAL"]
+    assert sql("-e", 'DESCRIBE main."my people"').out.split()[-2:] == ["role", "TEXT"]
+    told = sql("-e", "DESCRIBE wage", code=4).err
+    assert "no statement has trained a model wage here" in told
+    assert "Did you mean wages? SHOW TABLES; lists the tables." in told
+    assert "there is no table no such" in sql("-e", 'DESCRIBE "no such"', code=3).err
 
 
 @pytest.mark.parametrize("place", ["models", "memory://bucket/dropped"])
@@ -63,12 +76,13 @@ def test_a_model_is_dropped(sql: Call, place: str) -> None:
         about = Path("models/wages/statement.json").read_bytes()
         fsspec.filesystem("memory").pipe("/bucket/dropped/wages/statement.json", about)
     at = ("--models", place)
-    sql(*at, "-e", "DROP MODEL wages")
+    assert sql(*at, "-e", "DROP MODEL wages").out == "the model wages is removed\n"
     assert "wages" not in sql(*at, "-e", "SHOW MODELS").out
     assert (
         "no statement has trained a model wages" in sql(*at, "-e", "DROP MODEL wages", code=4).err
     )
-    sql(*at, "-e", "DROP MODEL IF EXISTS wages")
+    assert sql(*at, "-e", "DROP MODEL IF EXISTS wages").out == "there is no model wages\n"
+    assert sql(*at, "-e", "SHOW MODELS").out.endswith("no models\n")
     if "://" not in place:
         assert not list(Path("models").glob("*wages*"))
 
@@ -82,6 +96,7 @@ def test_rows_are_shown(sql: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     done = sql("-e", query)
     assert "only the first 1 rows are shown" in done.err
     assert "clerk" not in done.out
+    assert sql("-e", "SELECT id FROM people WHERE id > 9").out == "id\nno rows\n"
     assert "read-only" in sql("-e", "WITH x AS (SELECT 1) DELETE FROM people", code=2).err
 
 
@@ -339,6 +354,26 @@ def test_classes_keep_the_numbers_of_the_training(sql: Call, evaluations: list[A
     assert "'cook', which is not a class of the model" in sql("-e", statement, code=failed).err
 
 
+@pytest.mark.parametrize(
+    ("column", "columns", "unused"),
+    [
+        ("", ("a", "y"), ("k",)),
+        ('COLUMN ".*"', ("a", "y"), ("k",)),
+        ('COLUMN "k|z"', ("k", "y"), ()),
+        ('COLUMN k, ".*"', ("k", "a", "y"), ()),
+        ("COLUMN a", ("a", "y"), ()),
+        ('COLUMN ".*" FOR deep COLUMN k FOR wide', ("a", "k", "y"), ()),
+    ],
+)
+def test_patterns_find_no_keys(
+    column: str, columns: tuple[str, ...], unused: tuple[str, ...]
+) -> None:
+    (statement,) = parse_statements(f"SELECT 1 TRAIN m {column} INTO x")
+    assert isinstance(statement, Train)
+    chosen = select(statement, ["k", "a", "y"], learns_label=True, keys={"k", "other"})
+    assert (chosen.columns, chosen.unused_keys) == (columns, unused)
+
+
 def test_models_without_a_label_and_columns_by_pattern() -> None:
     (statement,) = parse_statements('SELECT 1 TRAIN m COLUMN "[ab]1", c, BUCKET(B2, [1]) INTO x')
     assert isinstance(statement, Train)
@@ -377,6 +412,17 @@ def test_statements_are_typed_at_a_prompt(sql: Call, monkeypatch: pytest.MonkeyP
     assert "The models are regressor.DNN, " in sql().out
     monkeypatch.setattr("sys.stdin", Terminal("exit\nSHOW TRAIN wages;\n"))
     assert "INTO wages" not in sql().out
+
+
+@pytest.mark.parametrize("typed", [".tables", "\\dt", "\\d", "\\d people", ".schema people;"])
+def test_the_prompt_knows_commands_of_other_shells(
+    sql: Call, monkeypatch: pytest.MonkeyPatch, typed: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal(f"{typed}\n.mode csv\n.quit\nSHOW TRAIN wages;"))
+    done = sql()
+    assert ("role    TEXT" if "people" in typed else "keyless\npeople") in done.out
+    assert "neither TRAIN nor PREDICT" in done.err
+    assert "INTO wages" not in done.out
 
 
 @pytest.mark.parametrize(

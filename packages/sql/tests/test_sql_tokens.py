@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edl.core.problem import Problem
-from edl_sql.language.tokens import Dialect, dialect_of, tokens
+from edl_sql.language.tokens import Dialect, dialect_of, tables_in, tokens
 
 HOSTILE = st.text(st.sampled_from("ab'\"`\\;()[]{}-#/*$ \nTO é世"), max_size=12)
 """What ends texts, comments and statements elsewhere."""
@@ -102,3 +102,15 @@ def test_any_text_has_words_or_a_mistake_with_a_place(dialect: Dialect, text: st
 )
 def test_comments_and_texts_of_one_database(text: str, dialect: Dialect, words: list[str]) -> None:
     assert [token.text for token in tokens(text, dialect)] == words
+
+
+@pytest.mark.parametrize(
+    ("dialect", "tables"),
+    [
+        (Dialect.POSTGRESQL, ["s.people", "Pay"]),
+        (Dialect.MYSQL, ["S.People", "Pay"]),
+    ],
+)
+def test_the_tables_of_a_query(dialect: Dialect, tables: list[str]) -> None:
+    query = 'SELECT a FROM S.People AS p JOIN "Pay" USING (a) WHERE a IN (SELECT a FROM other)'
+    assert tables_in(query, dialect) == tables

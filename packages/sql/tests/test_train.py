@@ -66,7 +66,13 @@ def test_a_primary_key_is_not_learned_from(sql: Call, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("edl.api.train", train)
     done = sql("-e", 'SELECT * FROM main."people" AS p TRAIN a.B INTO m1')
-    assert "id: a primary key is not learned from; COLUMN names it" in done.err
+    assert "id: a primary key is not learned from, unless COLUMN names it" in done.err
+    done = sql(
+        "-e",
+        "CREATE MODEL m2 TRANSFORM(*) OPTIONS(model_type='linear_reg', input_label_cols=['wage'])"
+        " AS SELECT * FROM people",
+    )
+    assert "id: a primary key is not learned from, unless COLUMN names it" in done.err
     for number, statement in enumerate(
         (
             "SELECT * FROM people TRAIN a.B COLUMN id, role",
@@ -77,6 +83,7 @@ def test_a_primary_key_is_not_learned_from(sql: Call, monkeypatch: pytest.Monkey
     ):
         assert "primary key" not in sql("-e", f"{statement} INTO n{number}").err
     assert seen == [
+        ["role", "label"],
         ["role", "label"],
         ["id", "role", "label"],
         ["id", "label"],
@@ -171,3 +178,6 @@ def test_large_tables_are_read_less_often() -> None:
     settings = plan_rounds(1_000_000, params, {}, "zoo", Path())
     assert (settings["num_epochs"], params["rounds_per_epoch"]) == (2, 25)
     assert plan_rounds(100, {}, {}, "zoo", Path())["num_epochs"] == 100
+    assert settings["stall_timeout"] == 2000
+    given = {"stall_timeout": "9m"}
+    assert "stall_timeout" not in plan_rounds(1_000_000, {}, given, "zoo", Path())

@@ -25,7 +25,7 @@ def run_about_models(
         case ShowTrain(model):
             with mark_errors(statement.positions, "TRAIN"):
                 return {"model": model, "statement": jobs.read_description(model)["statement"]}
-        case Describe(model):
+        case Describe(model=model):
             with mark_errors(statement.positions, "SELECT", model):
                 about = jobs.read_description(model)
             return {**_describe(model, about), "statement": about["statement"]}

@@ -19,10 +19,10 @@ from edl_sql.language.statements import Predict
 from edl_sql.language.table_names import find_name
 from edl_sql.statement_checks import find_prediction_kinds, mark_errors
 from edl_sql.statement_context import StatementContext
+from edl_sql.tables.catalog import identifying_columns
 from edl_sql.tables.column_loader import load_column
 from edl_sql.tables.new_table import create_if_missing, drop
 from edl_sql.tables.predictions import Predictions
-from edl_sql.tables.queries import identifying_columns
 from edl_sql.tables.row_keys import ROW_KEY, select_different_rows
 from edl_sql.tables.target_checks import KEY_CHECK_S, check_keys, check_target
 from edl_sql.tables.target_columns import Target, resolve

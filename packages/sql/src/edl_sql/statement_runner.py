@@ -18,6 +18,7 @@ from edl_sql.language.statements import (
     Explain,
     Predict,
     Query,
+    ShowTables,
     Statement,
     Train,
 )
@@ -27,7 +28,8 @@ from edl_sql.models import SqlModels
 from edl_sql.predict_statement import predict
 from edl_sql.statement_context import SqlSettings, StatementContext
 from edl_sql.statement_jobs import StatementJobs
-from edl_sql.tables.queries import column_types, read_rows
+from edl_sql.tables.catalog import column_types, table_names
+from edl_sql.tables.queries import read_rows
 from edl_sql.train_statement import train
 
 MAX_ROWS = 1000
@@ -106,13 +108,34 @@ class StatementRunner:
                 if len(rows) > MAX_ROWS:
                     self._context.report(f"only the first {MAX_ROWS} rows are shown")
                 return {"columns": columns, "rows": rows[:MAX_ROWS]}
-            case Describe(model):
-                try:
-                    return run_about_models(statement, self._context.models, self._context.jobs)
-                except EdlError as error:
-                    described = column_types(self._context.database, model)
-                    if error.code != ErrorCode.MODEL_NOT_FOUND or not described:
-                        raise
-                    return {"columns": ["COLUMN", "TYPE"], "rows": described}
+            case ShowTables(schema):
+                found = table_names(self._context.database, schema)
+                return {"columns": ["TABLE"], "rows": [[name] for name in found]}
+            case Describe():
+                return self._describe(statement)
             case _:
                 return run_about_models(statement, self._context.models, self._context.jobs)
+
+    def _describe(self, statement: Describe) -> dict[str, Any]:
+        """Describe the model of a name, or else the table.
+
+        Raises:
+            EdlError: there is neither.
+        """
+        unknown = EdlError(
+            ErrorCode.DATA_NOT_FOUND,
+            f"there is no table {statement.table}",
+            where=self._context.database.shown,
+        )
+        if statement.model:
+            try:
+                return run_about_models(statement, self._context.models, self._context.jobs)
+            except EdlError as error:
+                if error.code != ErrorCode.MODEL_NOT_FOUND:
+                    raise
+                unknown = error
+        described = column_types(self._context.database, statement.table)
+        if not described:
+            unknown.remedy = f"{unknown.remedy} SHOW TABLES; lists the tables.".strip()
+            raise unknown
+        return {"columns": ["COLUMN", "TYPE"], "rows": described}

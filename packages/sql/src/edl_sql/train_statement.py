@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from edl_sql.language.statements import IfThere, Train
 from edl_sql.rounds import check_rounds, plan_rounds
 from edl_sql.statement_checks import check_metrics, check_parameters, mark_errors, with_keras_names
 from edl_sql.statement_context import StatementContext
-from edl_sql.tables.queries import primary_keys
+from edl_sql.tables.catalog import primary_keys
 from edl_sql.zoos import find_model
 
 # Small tables need many epochs, so that a model sees enough records.
@@ -46,11 +47,10 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
     in_rounds = learns_whole_epochs(source, model)
     check_rounds(statement, context.options, in_rounds=in_rounds)
     names = context.column_names(statement)
-    keys = () if statement.columns else primary_keys(context.database, statement.select)
+    keys = primary_keys(context.database, statement.select)
     chosen = select(statement, names, learns_label=learns_label(source, model), keys=keys)
-    unused = [name for name in names if name in keys and name not in chosen.columns]
-    if chosen.columns and unused:
-        context.report(f"{', '.join(unused)}: a primary key is not learned from; COLUMN names it")
+    if unused := ", ".join(chosen.unused_keys):
+        context.report(f"{unused}: a primary key is not learned from, unless COLUMN names it")
     label = chosen.label
     if label and not statement.label:
         context.report(f"the label is {label}, the last column; LABEL names another one")
@@ -62,6 +62,7 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
                 check_label(statement, label, schema, rows.classes)
         if takes_parameter(source, model, "schema"):
             check_values(schema, at)
+            _warn_of_times(context, schema)
         settings: dict[str, Any] = {
             **context.options_of(Verb.TRAIN),
             "num_epochs": _epochs(schema["rows"]),
@@ -126,3 +127,17 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
 
 def _epochs(rows: int) -> int:
     return max(1, min(_MAX_EPOCHS, _MIN_RECORDS // rows))
+
+
+def _warn_of_times(context: StatementContext, schema: Mapping[str, Any]) -> None:
+    """Say that models round timestamps, as 32-bit floats of microseconds."""
+    times = [
+        each["name"]
+        for each in schema["columns"]
+        if each["type"] == "timestamp" and each["name"] != schema["label"]
+    ]
+    if times:
+        context.report(
+            f"{', '.join(times)}: a model knows a timestamp to two minutes only; select what"
+            f" matters, such as EXTRACT(HOUR FROM {times[0]}) AS hour"
+        )

@@ -8,15 +8,17 @@ from edl.plugins.commands import terminal
 from edl_sql.zoos import MODELS
 
 _FIRST, _NEXT = "edl> ", "...> "
-_LEAVE = ("exit", "quit", "\\q")
-_ASK = ("help", "?", "\\h", "\\?")
+_LEAVE = ("exit", "quit", "\\q", ".exit", ".quit")
+_ASK = ("help", "?", "\\h", "\\?", ".help")
+_OF_SHELLS = ("\\", ".")
+"""What commands of psql and sqlite3 begin with; they end with their line."""
 _HELP = """\
 SELECT … TRAIN model WITH name=value, … COLUMN a, b LABEL c INTO name;   train a model
 SELECT … TO EVALUATE name LABEL c INTO table;                            measure it
 SELECT … PREDICT table.column USING name;                                predict a column
 SELECT … TO EXPLAIN name INTO table;                                     what it goes by
-SHOW MODELS;  DESCRIBE name;  SHOW TRAIN name;  DROP MODEL name;         what there is
-SELECT …;                                                                show rows
+SHOW MODELS;  DESCRIBE name;  SHOW TRAIN name;  DROP MODEL name;         which models there are
+SHOW TABLES;  DESCRIBE table;  SELECT …;                                 tables, columns, rows
 exit                                                                     or Ctrl-D
 
 The models are {models}.
@@ -44,8 +46,8 @@ def read_statements(is_complete: Callable[[str], bool], run: Callable[[str], Non
             if not text and line.strip().rstrip(";").lower() in _ASK:
                 terminal.result(_HELP.format(models=", ".join(MODELS)))
                 continue
-            text = f"{text}\n{line}" if text else line.lstrip()
-            if is_complete(text):
+            text = f"{text}\n{line}" if text else _translate(line.lstrip())
+            if is_complete(text) or text.startswith(_OF_SHELLS):
                 statements, text = text, ""
                 remember(statements)
                 run(statements)
@@ -58,6 +60,18 @@ def read_statements(is_complete: Callable[[str], bool], run: Callable[[str], Non
         except Exception as error:
             text = ""
             show(error)
+
+
+def _translate(line: str) -> str:
+    """Return the statement that a command of psql or sqlite3 means, and any other line as it is."""
+    command, _, name = line.rstrip("; ").partition(" ")
+    match command:
+        case ".tables" | "\\dt" | "\\d" if not name:
+            return "SHOW TABLES;"
+        case "\\d" | ".schema" if name:
+            return f"DESCRIBE {name};"
+        case _:
+            return line
 
 
 def _keep_history() -> Callable[[str], None]:

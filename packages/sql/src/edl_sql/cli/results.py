@@ -21,6 +21,7 @@ def lines_of(result: Mapping[str, Any]) -> Iterator[str]:
                     for each in models
                 ],
             )
+            yield from [] if models else ["no models"]
         case {"model_def": model_def, "statement": statement}:
             columns = (f"{name} ({kind})" for name, kind in result["columns"].items())
             known = {
@@ -39,6 +40,9 @@ def lines_of(result: Mapping[str, Any]) -> Iterator[str]:
             yield from table(("COLUMN", "MEAN CONTRIBUTION"), rows)
         case {"columns": columns, "rows": rows}:
             yield from table(columns, [list(map(_cell, row)) for row in rows])
+            yield from [] if rows else ["no rows"]
+        case {"model": model, "dropped": dropped}:
+            yield f"the model {model} is removed" if dropped else f"there is no model {model}"
 
 
 def _cell(value: object) -> str:

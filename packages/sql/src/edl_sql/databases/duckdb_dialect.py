@@ -10,12 +10,34 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.exc import DBAPIError, NoSuchTableError
+from sqlalchemy.types import UserDefinedType
 
 from edl.plugins.data import user_path
 from edl_proto.errors import EdlError, ErrorCode
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL
+    from sqlalchemy import URL, Connection
+
+_TABLES = """
+    SELECT table_name FROM information_schema.tables
+    WHERE table_type = ? AND lower(table_schema) = lower(coalesce(?, current_schema()))
+"""
+_PRIMARY_KEY = """
+    SELECT unnest(constraint_column_names) FROM duckdb_constraints()
+    WHERE constraint_type = 'PRIMARY KEY' AND lower(table_name) = lower(?)
+        AND lower(schema_name) = lower(coalesce(?, current_schema()))
+"""
+
+
+class DuckDBType(UserDefinedType[Any]):
+    """A type by the name that DuckDB gives it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def get_col_spec(self, **_: Any) -> str:
+        return self._name
 
 
 class DuckDBDialect(DefaultDialect):
@@ -46,10 +68,11 @@ class DuckDBDialect(DefaultDialect):
 
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
         self._check(cursor, statement)
-        cursor.execute(statement)
+        cursor.execute(statement, parameters)
 
     def do_execute_no_params(self, cursor: Any, statement: str, context: Any = None) -> None:
-        self.do_execute(cursor, statement, ())
+        self._check(cursor, statement)
+        cursor.execute(statement)
 
     def _check(self, cursor: Any, statement: str) -> None:
         duckdb = self.import_dbapi()
@@ -61,3 +84,35 @@ class DuckDBDialect(DefaultDialect):
         """Do nothing: every SELECT sees one snapshot of a file."""
 
     do_commit = do_rollback = do_begin
+
+    def get_table_names(self, connection: Connection, schema: str | None = None, **_: Any) -> Any:
+        return connection.exec_driver_sql(_TABLES, ("BASE TABLE", schema)).scalars().all()
+
+    def get_view_names(self, connection: Connection, schema: str | None = None, **_: Any) -> Any:
+        return connection.exec_driver_sql(_TABLES, ("VIEW", schema)).scalars().all()
+
+    def get_columns(
+        self, connection: Connection, table_name: str, schema: str | None = None, **_: Any
+    ) -> Any:
+        """Return names and types; the table may also be a file.
+
+        Raises:
+            NoSuchTableError: there is no such table.
+        """
+        quote = self.identifier_preparer.quote_identifier
+        table = ".".join(map(quote, filter(None, (schema, table_name))))
+        try:
+            rows = connection.exec_driver_sql(
+                f"SELECT column_name, column_type FROM (DESCRIBE {table})"
+            )
+        except DBAPIError as error:
+            if isinstance(error.orig, self.import_dbapi().CatalogException):
+                raise NoSuchTableError(table_name) from None
+            raise
+        return [{"name": name, "type": DuckDBType(kind)} for name, kind in rows]
+
+    def get_pk_constraint(
+        self, connection: Connection, table_name: str, schema: str | None = None, **_: Any
+    ) -> Any:
+        found = connection.exec_driver_sql(_PRIMARY_KEY, (table_name, schema))
+        return {"name": None, "constrained_columns": list(found.scalars())}

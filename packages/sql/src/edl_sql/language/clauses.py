@@ -10,6 +10,7 @@ from itertools import pairwise
 from edl.plugins.errors import Problem
 from edl.plugins.options import BY_NAME, Option
 from edl.plugins.texts import did_you_mean
+from edl_sql.language.table_names import join_name
 from edl_sql.language.tokens import SqlToken, is_word, mistake
 
 CLAUSES = ("WITH", "COLUMN", "LABEL", "USING", "INTO")
@@ -114,20 +115,29 @@ class ClauseReader:
             raise self.mistake(f"expected {sign}", 0, self.example)
 
     def read_model_name(self, clause: str) -> str:
+        model, _ = self.read_model_or_table(clause, may_be_table=False)
+        return model
+
+    def read_model_or_table(self, clause: str, *, may_be_table: bool = True) -> tuple[str, str]:
+        """Read a name; return it as that of a model, or nothing, and as that of a table."""
         if not self.has_more() or is_word(self.words[self.index], *CLAUSES):
             raise self.mistake(f"the name of the model is missing after {clause}", 0, clause + " m")
         start = self.index
         self.index += 1
         while self.has_more() and self.words[self.index].start == self.words[self.index - 1].end:
             self.index += 1
-        first, last = self.words[start], self.words[self.index - 1]
-        name = first.name if first is last else self.text[first.start : last.end]
-        if not _MODEL_NAME.fullmatch(name):
-            self.index = start
-            raise self.mistake(
-                f"{name!r} is not a name for a model", 0, "Use letters, digits, _ . and -"
-            )
-        return name
+        words = self.words[start : self.index]
+        name = words[0].name if len(words) == 1 else self.text[words[0].start : words[-1].end]
+        parts = [word for word in words if word.text != "."]
+        table = join_name([part.name for part in parts])
+        if _MODEL_NAME.fullmatch(name):
+            return name, table
+        if may_be_table and all(part.is_name for part in parts):
+            return "", table
+        self.index = start
+        raise self.mistake(
+            f"{name!r} is not a name for a model", 0, "Use letters, digits, _ . and -"
+        )
 
     def read_attributes(
         self,

@@ -31,6 +31,7 @@ from edl_sql.language.statements import (
     Predict,
     Query,
     ShowModels,
+    ShowTables,
     ShowTrain,
     Statement,
     Train,
@@ -158,20 +159,20 @@ def _about_models(text: str, words: Sequence[SqlToken]) -> Statement:
         found = ShowModels()
     elif first == "SHOW" and reader.accept("TRAIN"):
         found = ShowTrain(reader.read_model_name("SHOW TRAIN"))
+    elif first == "SHOW" and reader.accept("TABLES"):
+        has_schema = reader.accept("FROM", "IN")
+        found = ShowTables(reader.read_name("a schema") if has_schema else "")
     elif first == "DROP" and reader.accept("MODEL"):
         if_exists = reader.accept("IF") and reader.accept("EXISTS")
         found = DropModel(reader.read_model_name("DROP MODEL"), if_exists)
     elif first in ("DESCRIBE", "DESC"):
         if len(words) > 2:
-            reader.accept("MODEL")
-        found = Describe(reader.read_model_name("DESCRIBE"))
+            reader.accept("MODEL", "TABLE")
+        found = Describe(*reader.read_model_or_table("DESCRIBE"))
     else:
         refuse_of_databases(text, words[0])
-        what = "only SHOW MODELS and SHOW TRAIN are known"
-        remedy = (
-            "The database's own client lists tables; DESCRIBE my_table; shows the columns of one."
-        )
-        raise mistake(what, text, words[0].start, remedy)
+        what = "only SHOW MODELS, SHOW TABLES and SHOW TRAIN are known"
+        raise mistake(what, text, words[0].start, "DESCRIBE my_table; shows the columns of one.")
     reader.expect_end()
     return found
 

@@ -16,6 +16,7 @@ from edl_sql.language.statements import Train
 _REGRESSORS = ("regressor.", "trees.BoostedTreesRegressor")
 _CLASSIFIERS = ("classifier.", "trees.BoostedTreesClassifier")
 _NETWORKS = ("regressor.DNN", "classifier.DNN")
+_ALL = (".*",)
 _TREES = ("BoostedTreesRegressor", "BoostedTreesClassifier")
 
 
@@ -27,11 +28,13 @@ class Selection:
         label: the column to learn; empty for a model that learns none.
         columns: those to convert, the label among them; none for all.
         params: of the model: what COLUMN says, where it has functions or FOR.
+        unused_keys: that are not learned from, although no name was chosen before them.
     """
 
     label: str
     columns: tuple[str, ...]
     params: Mapping[str, object]
+    unused_keys: tuple[str, ...] = ()
 
 
 def select(
@@ -42,7 +45,8 @@ def select(
     Args:
         names: of the SELECT's columns.
         learns_label: the model needs a label, which is the last column by default.
-        keys: columns that number the rows: without COLUMN, others are learned from if there are.
+        keys: columns that number the rows: unless COLUMN names them, they are not learned from if
+            there are others.
 
     Raises:
         Problem: a column is not there.
@@ -56,27 +60,34 @@ def select(
             check_known(name, names, "the SELECT", at.mark("TRANSFORM", name))
     params: dict[str, object] = {}
     used: list[str] = []
-    for target, terms in statement.columns.items():
-        expanded = list(_expand(terms, names, label))
+    unused: set[str] = set()
+    has_keys = bool(set(keys) & (set(names) - {label}))
+    for target, terms in (statement.columns or ({"": _ALL} if has_keys else {})).items():
+        expanded = list(_expand(terms, names, label, keys))
         used += columns_in(expanded)
+        unused |= {*columns_in(list(_expand(terms, names, label)))}
         if target or not all(isinstance(term, str) for term in expanded):
             params[target or "columns"] = [as_lists(term) for term in expanded]
     for name in used:
         check_known(name, names, "the SELECT", at.mark("COLUMN", name))
     features = [name for name in dict.fromkeys(used) if name != label]
-    if not statement.columns and set(keys) & (set(names) - {label}):
-        features = [name for name in names if name not in keys and name != label]
     if (statement.columns and not features) or not set(names) - {label}:
         raise _mismatch(
             f"there is no column to learn {label} from" if label else "there is no column",
             "Select other columns, and name them in COLUMN or leave COLUMN out.",
             at.mark("COLUMN" if statement.columns else "SELECT"),
         )
-    return Selection(label, (*features, *([label] if label else ())) if features else (), params)
+    columns = (*features, *([label] if label else ())) if features else ()
+    return Selection(label, columns, params, tuple(n for n in names if n in unused - {*used}))
 
 
-def _expand(terms: Sequence[ColumnTerm], names: Sequence[str], label: str) -> Iterator[ColumnTerm]:
-    """Expand names that no column has: they are patterns for several columns, as in SQLFlow."""
+def _expand(
+    terms: Sequence[ColumnTerm], names: Sequence[str], label: str, keys: Collection[str] = ()
+) -> Iterator[ColumnTerm]:
+    """Expand names that no column has: they are patterns for several columns, as in SQLFlow.
+
+    A pattern finds the keys only if it fits no other columns.
+    """
     for term in terms:
         if not isinstance(term, str) or term in names:
             if term != label:
@@ -87,7 +98,7 @@ def _expand(terms: Sequence[ColumnTerm], names: Sequence[str], label: str) -> It
         except re.error:
             pattern = re.compile(re.escape(term))
         fitting = [name for name in names if pattern.fullmatch(name) and name != label]
-        yield from fitting or [term]
+        yield from [name for name in fitting if name not in keys] or fitting or [term]
 
 
 def check_known(name: str, names: Sequence[str], place: str, where: str = "") -> None:

@@ -123,10 +123,28 @@ class ShowModels:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowTables:
+    """``SHOW TABLES``: which tables a SELECT can name.
+
+    Attributes:
+        schema: that has them; empty for the one in use.
+    """
+
+    schema: str = ""
+    positions: SqlPositions = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Describe:
-    """``DESCRIBE m``: what a model has learned, from which columns."""
+    """``DESCRIBE m``: what a model has learned, from which columns; or the columns of a table.
+
+    Attributes:
+        model: the name as that of a model; empty if no model can have it.
+        table: the name as that of a table, or schema.table.
+    """
 
     model: str
+    table: str
     positions: SqlPositions = field(default=NOWHERE, compare=False)
 
 
@@ -152,5 +170,14 @@ class Query:
 
 
 Statement = (
-    Train | Predict | Evaluate | Explain | ShowTrain | ShowModels | Describe | DropModel | Query
+    Train
+    | Predict
+    | Evaluate
+    | Explain
+    | ShowTrain
+    | ShowModels
+    | ShowTables
+    | Describe
+    | DropModel
+    | Query
 )

@@ -135,8 +135,14 @@ def tables_in(query: str, dialect: Dialect) -> list[str]:
         while len(rest) > 1 and rest[0].text == "." and rest[1].is_name:
             parts.append(rest[1])
             rest = rest[2:]
-        found.append(join_name([part.name for part in parts]))
+        found.append(join_name([_stored_name(part, dialect) for part in parts]))
     return found
+
+
+def _stored_name(word: SqlToken, dialect: Dialect) -> str:
+    """Return a name as a database has it: PostgreSQL has those without quotes in lower case."""
+    is_quoted = word.name != word.text
+    return word.name.lower() if dialect is Dialect.POSTGRESQL and not is_quoted else word.name
 
 
 def ends_with_semicolon(text: str, dialect: Dialect) -> bool:

@@ -16,8 +16,8 @@ from edl_sql.databases.errors import DatabaseLocked, DatabaseUnreachable
 from edl_sql.databases.names import quote_name, quote_table
 from edl_sql.language.table_names import split
 from edl_sql.language.tokens import dialect_of, without_semicolons
+from edl_sql.tables.catalog import identifying_columns
 from edl_sql.tables.column_loader import LoadTransaction
-from edl_sql.tables.queries import identifying_columns
 from edl_sql.tables.row_keys import row_key
 from edl_sql.tables.target_columns import Target, check_type, fits, resolve
 

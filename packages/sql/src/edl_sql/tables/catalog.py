@@ -1,0 +1,85 @@
+"""What databases say about their tables: names, columns and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_sql.databases.database import Database
+from edl_sql.language.table_names import split
+from edl_sql.language.tokens import dialect_of, tables_in
+
+
+def table_names(database: Database, schema: str = "") -> list[str]:
+    """Return the names of the tables and views of a schema, by default of the one in use."""
+    import sqlalchemy
+
+    with database.reading() as connection:
+        inspector = sqlalchemy.inspect(connection)
+        of = schema or None
+        return sorted([*inspector.get_table_names(of), *inspector.get_view_names(of)])
+
+
+def column_types(database: Database, table: str) -> list[list[str]]:
+    """Return the columns of a table and their types; none if there is no such table."""
+    import sqlalchemy
+    from sqlalchemy.exc import NoSuchTableError
+
+    schema, name = split(table)
+    with database.reading() as connection, suppress(NoSuchTableError):
+        columns = sqlalchemy.inspect(connection).get_columns(name, schema)
+        return [[str(column["name"]), str(column["type"])] for column in columns]
+    return []
+
+
+def primary_keys(database: Database, query: str) -> set[str]:
+    """Return the primary keys, of one column each, of the tables that a query names."""
+    import sqlalchemy
+    from sqlalchemy.exc import NoSuchTableError
+
+    found: set[str] = set()
+    with database.reading() as connection:
+        inspector = sqlalchemy.inspect(connection)
+        for table in tables_in(query, dialect_of(database.backend)):
+            schema, name = split(table)
+            with suppress(NoSuchTableError):
+                columns = inspector.get_pk_constraint(name, schema)["constrained_columns"]
+                found.update(columns if len(columns) == 1 else ())
+    return found
+
+
+def identifying_columns(database: Database, table: str) -> list[str]:
+    """Return the columns that each identify a row of a table, the primary key first.
+
+    Raises:
+        EdlError: there is no such table.
+    """
+    import sqlalchemy
+    from sqlalchemy.exc import NoSuchTableError
+
+    schema, name = split(table)
+    with database.reading() as connection:
+        inspector = sqlalchemy.inspect(connection)
+        try:
+            primary = inspector.get_pk_constraint(name, schema)["constrained_columns"]
+            unique: list[Any] = [
+                *inspector.get_unique_constraints(name, schema),
+                *filter(_is_unique, inspector.get_indexes(name, schema)),
+            ]
+        except NoSuchTableError:
+            raise EdlError(
+                ErrorCode.DATA_NOT_FOUND,
+                f"there is no table {table}",
+                where=database.shown,
+                remedy="After PREDICT, name an existing table and a column.",
+            ) from None
+    keys = [primary, *(each["column_names"] for each in unique)]
+    return list(dict.fromkeys(str(key[0]) for key in keys if len(key) == 1 and key[0]))
+
+
+def _is_unique(index: Mapping[str, Any]) -> bool:
+    """Return whether an index is unique for all rows, and not only for those of a condition."""
+    options = index.get("dialect_options", {})
+    return bool(index["unique"]) and not any(name.endswith("_where") for name in options)
