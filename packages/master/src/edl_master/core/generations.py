@@ -20,6 +20,57 @@ class NotAMember(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """The generation in which a version was made: equal ones at one version mean equal histories.
+
+    Attributes:
+        incarnation: of the master that began the generation.
+        number: of the generation; 0: the version is that of the initial values.
+    """
+
+    incarnation: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inheritance:
+    """What the workers of an earlier master hold, and a new group begins with.
+
+    Attributes:
+        version: of the values.
+        origin: of this version.
+        holders: workers that have these values; none: the store has them.
+        joining: the other workers that have asked for a generation.
+        number: of the last generation that they know.
+    """
+
+    version: Version
+    origin: Origin
+    holders: tuple[WorkerId, ...]
+    joining: tuple[WorkerId, ...]
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """Values that a member has been asked for, or has sent.
+
+    Attributes:
+        worker: the member.
+        version: of the values; no later step counts before the store has them.
+        origin: of this version.
+        finishes: they are those of a generation that finishes the training.
+        is_sent: whether they have been sent.
+    """
+
+    worker: WorkerId
+    version: Version
+    origin: Origin
+    finishes: bool = False
+    is_sent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Generation:
     """A list of members, which stays the same as long as the generation lasts.
 

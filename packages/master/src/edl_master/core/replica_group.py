@@ -21,7 +21,7 @@ Nothing here waits, locks, knows the time or has any values.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic
+from dataclasses import replace
 
 from edl_master.core.accusations import Accusation, find_unreachable
 from edl_master.core.generations import (
@@ -32,74 +32,58 @@ from edl_master.core.generations import (
     ExpelMember,
     Generation,
     GroupEffect,
+    Inheritance,
     LoseValues,
     NotAMember,
+    Origin,
     ReleaseLeases,
     SaveValues,
+    Saving,
     Step,
     ValuesSaved,
 )
+from edl_master.core.group_progress import GroupProgress
 from edl_master.core.identifiers import Version, WorkerId
 
 
-class ReplicaGroup(Generic[Claim]):
+class ReplicaGroup(GroupProgress[Claim]):
     """The members, their versions, and the steps of one job.
-
-    Attributes:
-        counted: the version that all counted steps make.
-        stored: the version whose values the store has.
-        generation: the present one; None while there are no members.
-        is_ending: whether its members have been told to stop.
-        is_lost: whether the values are gone; nothing else happens then.
-        steps: what is known of those that do not count yet, by the version that they make.
 
     Args:
         version: of the values that the store begins with.
+        origin: of this version; None: these are the initial values.
+        incarnation: of the master.
+        inherited: what an earlier master's workers have; ``flush`` has them begin.
     """
 
-    def __init__(self, version: Version) -> None:
-        self.counted = version
-        self.stored = version
-        self.generation: Generation | None = None
-        self.is_ending = False
-        self.is_lost = False
-        self.steps: dict[Version, dict[WorkerId, Claim]] = {}
+    def __init__(
+        self,
+        version: Version,
+        origin: Origin | None = None,
+        incarnation: str = "",
+        inherited: Inheritance | None = None,
+    ) -> None:
+        super().__init__(version, origin or Origin(incarnation, 0), incarnation)
         self._number = 0
-        self._reached: dict[WorkerId, Version | None] = {}  # of all members that are not lost
-        self._behind: set[WorkerId] = set()  # those that lack the next step to count
-        self._stopped: set[WorkerId] = set()
-        self._complete: set[WorkerId] = set()  # of these, those that have reported for all others
         self._accusations: tuple[Accusation, ...] = ()
         self._leaving: set[WorkerId] = set()
         self._joining: dict[WorkerId, None] = {}  # in order
         self._gone: dict[WorkerId, None] = {}  # whose leases cannot be released yet
         self._wants_save = False
         self._finishes = False  # until values of a generation that finishes are saved
-        self._saver: WorkerId | None = None  # has been asked for its values, or has sent them
-        self._saving: Version | None = None  # their version; no later step counts before
-        self._saving_finished = False
-        self._has_sent = False
+        self._saving: Saving | None = None
         self._is_paused = False  # the store's values are those of what counts, until ``proceed``
-        self._is_replaced = False  # what members of the present generation have is of no use
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether all steps count that were made before this generation.
-
-        Then it is known how much of a task counts that no member works on.
-        """
-        begun = 0 if self.generation is None else self.generation.version
-        return not self.is_ending and self.counted >= begun
-
-    @property
-    def is_saved(self) -> bool:
-        """Whether the store has the values of what counts."""
-        return self.counted == self.stored
+        if inherited is not None:
+            self.counted, self.origin = inherited.version, inherited.origin
+            self._number = inherited.number
+            self._reached.update(dict.fromkeys(inherited.holders, inherited.version))
+            self._stopped.update(inherited.holders)
+            self._joining.update(dict.fromkeys(inherited.joining))
 
     def must_send(self, worker: WorkerId) -> bool:
         """Return whether the values of a member that has stopped are waited for."""
         has_stopped = self.is_ending and worker in self._stopped
-        return has_stopped and worker == self._saver and not self._has_sent
+        return has_stopped and self._awaits_values_of(worker)
 
     def must_report_all(self, worker: WorkerId) -> bool:
         """Return whether a member that has stopped is to report what all have added to steps."""
@@ -107,10 +91,6 @@ class ReplicaGroup(Generic[Claim]):
             return False
         farthest = self._find_farthest()
         return worker == next(w for w, version in self._reached.items() if version == farthest)
-
-    def is_member(self, worker: WorkerId) -> bool:
-        """Return whether a worker takes part in the present generation."""
-        return worker in self._reached
 
     # --- membership ------------------------------------------------------------------------
 
@@ -142,7 +122,7 @@ class ReplicaGroup(Generic[Claim]):
         self._complete.discard(worker)
         self._leaving.discard(worker)
         self._gone[worker] = None
-        self._give_up_saver(worker == self._saver)
+        self._give_up_saving(self._awaits_values_of(worker))
         return self._change_members()
 
     def flush(self) -> list[GroupEffect[Claim]]:
@@ -242,14 +222,15 @@ class ReplicaGroup(Generic[Claim]):
 
     def receive_values(self, worker: WorkerId, version: Version) -> bool:
         """Record that a worker has sent its values; return whether they are wanted."""
-        if (worker, version) != (self._saver, self._saving):
+        if (saving := self._saving) is None or (worker, version) != (saving.worker, saving.version):
             return False
-        self._has_sent = True
+        self._saving = replace(saving, is_sent=True)
         return True
 
     def replace_values(self, version: Version) -> list[GroupEffect[Claim]]:
         """Have the members take other values from the store: those of a version without a step."""
         self.counted = self.stored = version
+        self.origin = self.stored_origin = Origin(self._incarnation, self._number + 1)
         self._reached = dict.fromkeys(self._reached)
         self.steps = {}
         self._is_replaced = True
@@ -260,46 +241,18 @@ class ReplicaGroup(Generic[Claim]):
         if self._is_paused:
             return []
         effects: list[GroupEffect[Claim]] = []
-        common = self._find_common()
-        while self.counted < common and self.counted != self._saving:
+        common, saving = self._find_common(), self._saving
+        while self.counted < common and not (saving and saving.version == self.counted):
             self.counted = Version(self.counted + 1)
             step = dict(sorted(self.steps.pop(self.counted).items()))
             effects.append(CountStep(self.counted, step))
         if effects:
             self._compare()
-        if self._has_sent and self.counted == self._saving:
-            self._finishes = self._finishes and not self._saving_finished
-            effects += self._tell_saved(self._saver, finishes=self._saving_finished)
-            self._saver, self._saving, self._has_sent = None, None, False
+        if saving is not None and saving.is_sent and self.counted == saving.version:
+            self._finishes = self._finishes and not saving.finishes
+            self.stored_origin, self._saving = saving.origin, None
+            effects += self._tell_saved(saving.worker, finishes=saving.finishes)
         return effects
-
-    def _find_common(self) -> Version:
-        """Return the version that all members have, if all is known of the steps up to it."""
-        if self.is_ending:
-            if len(self._stopped) < len(self._reached) or self._lacks_claims():
-                return self.counted
-        elif self._behind:
-            return self.counted
-        versions = (version for version in self._reached.values() if version is not None)
-        return min(versions, default=self.counted)
-
-    def _find_farthest(self) -> Version | None:
-        """Return the highest version that a member has; None if no member has values."""
-        return max((v for v in self._reached.values() if v is not None), default=None)
-
-    def _lacks_claims(self) -> bool:
-        """Whether one may have added to a step that it has not told: it is gone, or behind."""
-        present, farthest = self.generation, self._find_farthest()
-        if present is None or farthest is None or farthest <= max(present.version, self.counted):
-            return False
-        is_told = any(self._reached[worker] == farthest for worker in self._complete)
-        return not is_told and any(self._reached.get(w) != farthest for w in present.members)
-
-    def _compare(self) -> None:
-        """Find the members that lack the next step: so that a report need not look at all."""
-        self._behind = {
-            w for w, version in self._reached.items() if version is None or version <= self.counted
-        }
 
     def _tell_saved(
         self, worker: WorkerId | None, *, finishes: bool = False
@@ -312,11 +265,6 @@ class ReplicaGroup(Generic[Claim]):
             return []  # a step that they have taken part in may count, or not
         gone, self._gone = self._gone, {}
         return [ReleaseLeases(worker) for worker in gone]
-
-    def _have_all_begun(self, generation: Generation) -> bool:
-        """Whether all members have the values that the generation begins with."""
-        versions = self._reached.values()
-        return all(version is not None and version >= generation.version for version in versions)
 
     # --- generations -----------------------------------------------------------------------
 
@@ -334,9 +282,8 @@ class ReplicaGroup(Generic[Claim]):
         farthest = self._find_farthest()
         version = self.counted if farthest is None else farthest
         self.steps = {made: step for made, step in self.steps.items() if made <= version}
-        if self._saving is not None and self._saving > version:
-            self._has_sent = False
-            self._give_up_saver(True)
+        if self._saving is not None and self._saving.version > version:
+            self._give_up_saving(True)
         if farthest is None and self.stored != self.counted:
             self.is_lost = True
             return [LoseValues()]
@@ -352,16 +299,16 @@ class ReplicaGroup(Generic[Claim]):
 
     def _save_last(self, worker: WorkerId, version: Version) -> list[GroupEffect[Claim]]:
         """Ask a member that has stopped for its values."""
-        if self._saving == version:
+        if self._saving is not None and self._saving.version == version:
             return []
-        self._saver, self._saving, self._has_sent = worker, version, False
-        self._saving_finished = False
+        self._saving = Saving(worker, version, self._find_origin(version))
         return [SaveValues(worker)]
 
     def _begin(
         self, version: Version, holders: Sequence[WorkerId], staying: Sequence[WorkerId]
     ) -> list[GroupEffect[Claim]]:
         """Begin a generation of the members that stay, sources first, and those that join."""
+        self.origin = self._find_origin(version)
         for worker in self._reached:
             if worker not in staying:
                 self._gone[worker] = None
@@ -377,20 +324,24 @@ class ReplicaGroup(Generic[Claim]):
             self.generation = None
             return [*self._release_gone(), *self._say_saved()]
         self._number += 1
-        self._give_up_saver(self._saver not in members)
+        saving = self._saving
+        self._give_up_saving(bool(saving and not saving.is_sent and saving.worker not in members))
         saves = self._wants_save and self._saving is None and bool(sources or self._finishes)
         if saves:
-            self._wants_save, self._saving_finished = False, self._finishes
-            self._saver, self._saving, self._has_sent = members[0], version, False
+            self._wants_save = False
+            self._saving = Saving(members[0], version, self.origin, self._finishes)
         self.generation = Generation(self._number, members, version, sources, saves, self._finishes)
         effects = [*self._count(), *self._release_gone(), BeginGeneration(self.generation)]
         return effects if sources else [*effects, *self._say_saved()]
 
-    def _give_up_saver(self, is_gone: bool) -> None:
+    def _awaits_values_of(self, worker: WorkerId) -> bool:
+        saving = self._saving
+        return saving is not None and saving.worker == worker and not saving.is_sent
+
+    def _give_up_saving(self, is_in_vain: bool) -> None:
         """Have another member send its values if the one that was asked to will not."""
-        if is_gone and self._saving is not None and not self._has_sent:
-            self._saver = self._saving = None
-            self._wants_save = True
+        if is_in_vain and self._saving is not None:
+            self._saving, self._wants_save = None, True
 
     def _say_saved(self) -> list[GroupEffect[Claim]]:
         """Say so if the store has the values that are wanted already."""

@@ -1,0 +1,112 @@
+"""What a new master continues from: the steps that workers of an earlier one still hold.
+
+A snapshot has the origin of its version. A worker that holds values with the same origin at that
+version has them from the snapshot's, by the steps that it can tell since (docs/adr/0035).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from edl_master.core.generations import Inheritance, Origin
+from edl_master.core.identifiers import Version, WorkerId
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """The values of a worker, and the versions before them whose steps it can tell.
+
+    Attributes:
+        version: of the values.
+        origins: of these versions, in order, each with the first version that has it.
+    """
+
+    version: Version
+    origins: tuple[tuple[Version, Origin], ...]
+
+    def find_origin(self, version: Version) -> Origin | None:
+        """Return the origin of a version; None: the worker does not know it."""
+        known = [origin for first, origin in self.origins if first <= version <= self.version]
+        return known[-1] if known else None
+
+    @property
+    def last(self) -> tuple[int, Version]:
+        """The generation that has made the values, and their version: what is later is larger."""
+        origin = self.find_origin(self.version)
+        return origin.number if origin else 0, self.version
+
+
+class Succession:
+    """What the workers of an earlier master hold, until it is decided what they continue from.
+
+    Attributes:
+        version: of the snapshot.
+        origin: of this version.
+    """
+
+    def __init__(self, version: Version, origin: Origin) -> None:
+        self.version = version
+        self.origin = origin
+        self._expected: set[WorkerId] | None = None
+        self._offers: dict[WorkerId, Holding | None] = {}
+        self._since: float | None = None
+
+    def expect(self, workers: Iterable[WorkerId]) -> None:
+        """Wait for these workers, which ran when this master began."""
+        self._expected = set(workers)
+
+    def offer(self, worker: WorkerId, holding: Holding | None, now: float) -> None:
+        """Record what a worker that wants to train holds; None: nothing."""
+        self._since = now if self._since is None else self._since
+        self._offers.setdefault(worker, holding)
+
+    def withdraw(self, worker: WorkerId) -> None:
+        """Go on without a worker."""
+        self._offers.pop(worker, None)
+        if self._expected is not None:
+            self._expected.discard(worker)
+
+    def refuse(self, worker: WorkerId) -> None:
+        """Treat what a worker holds as nothing: its steps cannot count."""
+        self._offers[worker] = None
+
+    def has_waited(self, now: float, most_s: float) -> bool:
+        """Return whether no worker is waited for any more.
+
+        Args:
+            now: seconds.
+            most_s: how long to wait after the first worker.
+        """
+        if self._since is None:
+            return False
+        missing = self._expected is None or self._expected - self._offers.keys()
+        return not missing or now - self._since >= most_s
+
+    def choose(self) -> WorkerId | None:
+        """Return the worker that has what is continued from; None: the snapshot is."""
+        fitting = {
+            worker: holding.last
+            for worker, holding in self._offers.items()
+            if holding is not None and holding.find_origin(self.version) == self.origin
+        }
+        return max(fitting, key=fitting.__getitem__, default=None)
+
+    def decide(self) -> Inheritance:
+        """Return what a group begins with that continues from the chosen worker's values."""
+        chosen, offers = self.choose(), self._offers
+        number = max((holding.last[0] for holding in offers.values() if holding), default=0)
+        if chosen is None:
+            return Inheritance(self.version, self.origin, (), tuple(offers), number)
+        version, origin = _identify(offers[chosen])
+        holders = tuple(w for w, each in offers.items() if _identify(each) == (version, origin))
+        joining = tuple(worker for worker in offers if worker not in holders)
+        assert version is not None
+        assert origin is not None
+        return Inheritance(version, origin, holders, joining, number)
+
+
+def _identify(holding: Holding | None) -> tuple[Version | None, Origin | None]:
+    if holding is None:
+        return None, None
+    return holding.version, holding.find_origin(holding.version)
