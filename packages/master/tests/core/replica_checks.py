@@ -14,6 +14,8 @@ def check(world: World) -> None:
     for worker, member in world.members.items():
         if member.is_fenced or present is None or member.generation != present.number:
             continue
+        if member.incarnation != world.incarnation:
+            continue
         if member.history is None or not world.has_begun(member):
             continue
         common = min(len(member.history), len(world.ledger))
@@ -41,5 +43,7 @@ def identify(world: World) -> object:
         world.ledger,
         frozen(world.sent),
         world.snapshot,
+        (world.origin, world.incarnation, world.former),
+        world.succession and frozen(world.succession._offers),
         tuple(getattr(world.budget, name) for name in world.budget.__slots__),
     )

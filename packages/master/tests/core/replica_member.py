@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from edl_master.core.identifiers import WorkerId
+from edl_master.core.generations import Origin
+from edl_master.core.identifiers import Version, WorkerId
+from edl_master.core.succession import Holding
 
 Added: TypeAlias = tuple[tuple[int, int | None], ...]
 """What each member has added to a step: a record, or None."""
@@ -18,8 +20,9 @@ class Member:
     """A worker that lives.
 
     Attributes:
-        generation: the one that it is in.
+        generation: the one that it is in, of this incarnation of the master.
         history: the steps in its values; None: it has no values.
+        origins: of the versions whose steps it has kept, see ``Holding``.
         record: the one that it trains next.
         reported: length of the history at the last report.
         counted: how many steps count, as far as it knows.
@@ -28,8 +31,10 @@ class Member:
         is_fenced: the master has given it up.
     """
 
+    incarnation: int = 0
     generation: int | None = None
     history: tuple[Added, ...] | None = None
+    origins: tuple[tuple[int, Origin], ...] = ()
     record: int | None = None
     reported: int | None = None
     counted: int = 0
@@ -44,6 +49,43 @@ class Member:
         return [
             {WorkerId(w): record for w, record in step if complete or w == worker} for step in steps
         ]
+
+    def fetch(self, history: tuple[Added, ...], origin: Origin) -> None:
+        """Use the values of a version with this origin."""
+        self.history, self.origins = history, ((len(history), origin),)
+
+    def add(self, step: Added) -> None:
+        """Apply a step of its generation."""
+        assert self.history is not None
+        self.history = (*self.history, step)
+        origin = Origin(str(self.incarnation), self.generation or 0)
+        if self.origins[-1][1] != origin:
+            self.origins = (*self.origins, (len(self.history), origin))
+
+    def forget_until(self, version: int) -> None:
+        """Forget the steps up to a version that is saved."""
+        known = [origin for first, origin in self.origins if first <= version]
+        if known:
+            later = tuple(each for each in self.origins if each[0] > version)
+            self.origins = ((version, known[-1]), *later)
+
+    @property
+    def holding(self) -> Holding | None:
+        """What it tells a new master."""
+        if self.history is None:
+            return None
+        origins = tuple((Version(first), origin) for first, origin in self.origins)
+        return Holding(Version(len(self.history)), origins)
+
+    def meet(self, incarnation: int) -> None:
+        """Stop, as there is another master."""
+        self.incarnation, self.generation, self.record, self.reported = (
+            incarnation,
+            None,
+            None,
+            None,
+        )
+        self.counted, self.stopped, self.aside, self.is_fenced = 0, False, None, False
 
     def key(self) -> object:
         """Return what makes two members the same."""

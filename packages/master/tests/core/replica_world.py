@@ -20,12 +20,14 @@ from edl_master.core.generations import (
     GroupEffect,
     LoseValues,
     NotAMember,
+    Origin,
     ReleaseLeases,
     SaveValues,
     ValuesSaved,
 )
 from edl_master.core.identifiers import Version, WorkerId
 from edl_master.core.replica_group import ReplicaGroup
+from edl_master.core.succession import Succession
 
 _COSTS = {name: name for name in ("kill", "fence", "leave", "restart", "accuse")}
 _COSTS |= {"start": "join", "want_values": "save", "flush": "flush"}
@@ -40,24 +42,34 @@ class World:
         records: those of the job.
         held: records that each worker has leased.
         deaths: of workers that the master has not noticed.
-        slots: what is added to a step, by generation and version.
+        slots: what is added to a step, by incarnation, generation and version.
         ledger: the steps that count.
         sent: values that members have sent to the store.
         snapshot: ledger and values as they were saved together last.
+        origin: of the snapshot.
+        incarnation: of the master.
+        succession: what workers of the master before hold; None: it is decided.
+        former: what that master had counted, and the members of its last generation.
     """
 
     records: tuple[int, ...]
     budget: Budget
-    group: ReplicaGroup[int | None] = field(default_factory=lambda: ReplicaGroup(Version(0)))
+    group: ReplicaGroup[int | None] = field(
+        default_factory=lambda: ReplicaGroup(Version(0), incarnation="0")
+    )
     members: dict[int, Member] = field(default_factory=dict)
     held: dict[int, tuple[int, ...]] = field(default_factory=dict)
     deaths: tuple[int, ...] = ()
-    slots: dict[tuple[int, int], dict[int, int | None]] = field(default_factory=dict)
+    slots: dict[tuple[int, int, int], dict[int, int | None]] = field(default_factory=dict)
     ledger: tuple[Added, ...] = ()
     sent: dict[int, tuple[Added, ...]] = field(default_factory=dict)
     snapshot: tuple[Added, ...] = ()
+    origin: Origin = field(default_factory=lambda: Origin("0", 0))
+    incarnation: int = 0
+    succession: Succession | None = None
+    former: tuple[tuple[Added, ...], frozenset[int]] = ((), frozenset())
     workers: int = 0
-    sizes: tuple[tuple[int, int], ...] = ()
+    sizes: tuple[tuple[tuple[int, int], int], ...] = ()
 
     def copy(self) -> World:
         """Return a copy that shares nothing that changes."""
@@ -72,6 +84,9 @@ class World:
         new.held = dict(self.held)
         new.slots = {at: dict(slots) for at, slots in self.slots.items()}
         new.sent = dict(self.sent)
+        if self.succession is not None:
+            new.succession = copy.copy(self.succession)
+            new.succession._offers = dict(self.succession._offers)
         return new
 
     # --- what can happen -------------------------------------------------------------------
@@ -82,8 +97,11 @@ class World:
             yield "notice", worker
         if self.group._is_paused:
             yield "tick", 0
+        if self._may_decide():
+            yield "decide", 0
         for worker, member in self.members.items():
             for name in (
+                "meet",
                 "join",
                 "begin",
                 "fetch",
@@ -128,15 +146,65 @@ class World:
         getattr(self, f"do_{name}")(worker)
 
     def do_start(self, worker: int) -> None:
-        self.members[worker] = Member()
+        self.members[worker] = Member(self.incarnation)
         self.workers += 1
 
+    def can_meet(self, _: int, member: Member) -> bool:
+        return member.incarnation != self.incarnation
+
+    def do_meet(self, worker: int) -> None:
+        self.members[worker].meet(self.incarnation)
+
     def can_join(self, worker: int, member: Member) -> bool:
-        known = worker in self.group._reached or worker in self.group._joining
-        return not known and not member.is_fenced and not member.leaves
+        if member.is_fenced or member.leaves or member.incarnation != self.incarnation:
+            return False
+        if self.succession is not None:
+            return worker not in self.succession._offers
+        return worker not in self.group._reached and worker not in self.group._joining
 
     def do_join(self, worker: int) -> None:
+        if self.succession is not None:
+            self.succession.offer(WorkerId(worker), self.members[worker].holding, 0.0)
+            return
+        self.members[worker].history = None
         self.perform(self.group.join(WorkerId(worker)))
+
+    def _may_decide(self) -> bool:
+        if self.succession is None or not self.succession._offers:
+            return False
+        chosen = self.succession.choose()
+        return chosen is None or chosen in self.members  # it has to tell its steps
+
+    def do_decide(self, _: int) -> None:
+        """Begin with what the workers of an earlier master hold, or with the snapshot."""
+        assert self.succession is not None
+        chosen, inherited = self.succession.choose(), self.succession.decide()
+        if chosen is not None:
+            history = self.members[chosen].history
+            assert history is not None
+            assert history[: len(self.snapshot)] == self.snapshot, "it does not continue this"
+            self._check_former(history)
+            self.ledger = history
+        for worker in self.succession._offers:
+            if (member := self.members.get(worker)) is None:
+                continue
+            if worker in inherited.holders:
+                assert member.history == self.ledger, "equal origins, but other values"
+            else:
+                member.history = None
+        self.succession = None
+        at = Version(len(self.snapshot))
+        self.group = ReplicaGroup(at, self.origin, str(self.incarnation), inherited)
+        self.perform(self.group.flush())
+
+    def _check_former(self, history: tuple[Added, ...]) -> None:
+        """Check that nothing is lost if a member of the last generation can tell its steps."""
+        assert self.succession is not None
+        counted, members = self.former
+        for worker, holding in self.succession._offers.items():
+            is_fit = holding is not None and holding.find_origin(self.succession.version)
+            if worker in members and is_fit == self.origin and worker in self.members:
+                assert history[: len(counted)] == counted, "steps that counted are lost"
 
     def can_begin(self, worker: int, member: Member) -> bool:
         present = self.group.generation
@@ -144,6 +212,7 @@ class World:
             present is not None
             and not member.is_fenced
             and worker in present.members
+            and member.incarnation == self.incarnation
             and member.generation != present.number
         )
 
@@ -175,7 +244,9 @@ class World:
         sources = self.group.generation.sources if self.group.generation else ()
         for source in sources:
             member = self.members.get(source)
-            if member and member.generation == generation and member.history is not None:
+            if member is None or member.incarnation != self.incarnation:
+                continue
+            if member.generation == generation and member.history is not None:
                 return member.history[:version]
         return None
 
@@ -183,10 +254,13 @@ class World:
         member, present = self.members[worker], self.group.generation
         assert present is not None
         if present.sources:
-            member.history = self._source(present.number, present.version)
+            history = self._source(present.number, present.version)
+            assert history is not None
         else:
             assert len(self.snapshot) == present.version, "the store has other values"
-            member.history = self.snapshot
+            assert self.origin == self.group.origin, "the store has values of another origin"
+            history = self.snapshot
+        member.fetch(history, self.group.origin)
         member.counted = max(member.counted, self.group.counted)
         assert member.history is not None
         if any((worker, member.record) in step for step in member.history):
@@ -198,10 +272,13 @@ class World:
     def _here(self, member: Member) -> dict[int, int | None]:
         assert member.generation is not None
         assert member.history is not None
-        return self.slots.get((member.generation, len(member.history)), {})
+        at = member.incarnation, member.generation, len(member.history)
+        return self.slots.get(at, {})
 
     def has_begun(self, member: Member) -> bool:
         """Whether a member of a generation has the values that it begins with."""
+        if member.incarnation != self.incarnation:
+            return member.history is not None
         present = self.group.generation
         if present is None or present.number != member.generation or member.history is None:
             return member.is_fenced
@@ -213,7 +290,8 @@ class World:
         here = self._here(member)
         if worker in here:
             return False
-        has_work = member.record is not None or (not member.is_fenced and bool(self.queue()))
+        is_leased = not member.is_fenced and member.incarnation == self.incarnation
+        has_work = member.record is not None or (is_leased and bool(self.queue()))
         return has_work or any(record is not None for record in here.values())
 
     def queue(self) -> list[int]:
@@ -226,10 +304,11 @@ class World:
         member = self.members[worker]
         assert member.generation is not None
         assert member.history is not None
-        if member.record is None and not member.is_fenced and (queue := self.queue()):
+        is_leased = not member.is_fenced and member.incarnation == self.incarnation
+        if member.record is None and is_leased and (queue := self.queue()):
             member.record = queue[0]
             self.held[worker] = (*self.held.get(worker, ()), queue[0])
-        at = member.generation, len(member.history)
+        at = member.incarnation, member.generation, len(member.history)
         self.slots.setdefault(at, {})[worker] = member.record
 
     def can_take(self, worker: int, member: Member) -> bool:
@@ -239,18 +318,18 @@ class World:
         return worker in here and len(here) == self._size_of(member)
 
     def _size_of(self, member: Member) -> int:
-        return dict(self.sizes)[member.generation or 0]
+        return dict(self.sizes)[member.incarnation, member.generation or 0]
 
     def do_take(self, worker: int) -> None:
         member = self.members[worker]
         step = tuple(sorted(self._here(member).items()))
         assert member.history is not None
-        member.history = (*member.history, step)
+        member.add(step)
         if (worker, member.record) in step:
             member.record = None
 
     def can_report(self, _: int, member: Member) -> bool:
-        if not self._may_step(member):
+        if not self._may_step(member) or member.incarnation != self.incarnation:
             return False
         if not member.is_fenced and not self.has_begun(member):
             return False
@@ -278,10 +357,12 @@ class World:
         member.reported = None if history is None else len(history)
         self.perform(effects)
         member.counted = max(member.counted, min(self.group.counted, len(history or ())))
+        member.forget_until(len(self.snapshot))
 
     def _is_present(self, member: Member) -> bool:
         present = self.group.generation
-        return present is not None and present.number == member.generation
+        is_here = member.incarnation == self.incarnation
+        return present is not None and present.number == member.generation and is_here
 
     def can_stop(self, worker: int, member: Member) -> bool:
         may = not member.stopped and not member.is_fenced
@@ -308,7 +389,8 @@ class World:
         self._report(worker, stopped=True, unreachable=following)
 
     def can_send(self, _: int, member: Member) -> bool:
-        return member.aside is not None and len(member.history or ()) >= member.aside
+        has_values = member.aside is not None and len(member.history or ()) >= member.aside
+        return has_values and member.incarnation == self.incarnation
 
     def do_send(self, worker: int) -> None:
         member = self.members[worker]
@@ -341,6 +423,8 @@ class World:
 
     def do_notice(self, worker: int) -> None:
         self.deaths = tuple(other for other in self.deaths if other != worker)
+        if self.succession is not None:
+            self.succession.withdraw(WorkerId(worker))
         self.perform(self.group.lose(WorkerId(worker)))
 
     def do_fence(self, worker: int) -> None:
@@ -352,15 +436,16 @@ class World:
         self.perform(self.group.leave(WorkerId(worker)))
 
     def do_restart(self, _: int) -> None:
-        """The master dies, and continues from its last snapshot; all workers join again."""
-        self.ledger, self.held, self.deaths, self.slots = self.snapshot, {}, (), {}
-        self.sent, self.sizes = {}, ()
-        self.group = ReplicaGroup(Version(len(self.ledger)))
-        for worker, member in list(self.members.items()):
-            if member.is_fenced or member.leaves:
-                del self.members[worker]
-            else:
-                self.members[worker] = Member()
+        """The master dies; the next one continues from what members hold, or its snapshot."""
+        present = self.group.generation
+        members = frozenset(present.members if present else ())
+        fenced = {worker for worker, member in self.members.items() if member.is_fenced}
+        self.former = self.ledger, members - fenced
+        self.ledger, self.held, self.sent = self.snapshot, {}, {}
+        self.incarnation += 1
+        at, incarnation = Version(len(self.snapshot)), str(self.incarnation)
+        self.group = ReplicaGroup(at, self.origin, incarnation)
+        self.succession = Succession(at, self.origin)
 
     def perform(self, effects: list[GroupEffect[int | None]]) -> None:
         """Carry out what the group has decided."""
@@ -375,13 +460,15 @@ class World:
                     values = self.snapshot if worker is None else self.sent[version]
                     assert values == self.ledger, "ledger and values differ"
                     self.snapshot, is_saved = self.ledger, True
+                    self.origin = self.group.stored_origin
                 case ReleaseLeases(worker):
                     self.held.pop(worker, None)
                     self._check_release(worker)
                 case SaveValues(worker) if member := self.members.get(worker):
                     member.aside = len(member.history or ())
                 case BeginGeneration(generation):
-                    self.sizes = (*self.sizes, (generation.number, len(generation.members)))
+                    at = self.incarnation, generation.number
+                    self.sizes = (*self.sizes, (at, len(generation.members)))
                 case LoseValues():
                     self.do_restart(0)
                     return

@@ -19,8 +19,6 @@ class GroupProgress(Generic[Claim]):
         steps: what is known of those that do not count yet, by the version that they make.
         origin: of the version that the present generation begins with.
         stored_origin: of the version whose values the store has.
-        origin: of the version that the generation begins with.
-        stored_origin: of the version whose values the store has.
         is_lost: whether the values are gone; nothing else happens then.
     """
 
