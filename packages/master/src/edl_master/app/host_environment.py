@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -12,7 +13,7 @@ from edl_runtime.identity.folder import IdentityFolder
 
 
 def _incarnation() -> str:
-    return secrets.token_hex(4)
+    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(2)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class HostEnvironment:
         platform_factory: makes the platform that runs the workers' instances.
         launch_servers: starts the parameter servers.
         server_host: address that these listen on; empty: that of the master.
-        incarnation: of the master; no other one of the job has it.
+        incarnation: of the master; no other one of the job has it, and later ones sort behind it.
         stream_port: of direct parameter connections; 0 for any.
         host: by which workers and clients reach the master; empty: by the address of its listener.
         identities: keys and certificates of the job's processes, if they are not in the job's

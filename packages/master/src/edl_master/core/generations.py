@@ -19,12 +19,12 @@ class NotAMember(RuntimeError):
     """The caller is no member of the present generation: its values must not be used further."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Origin:
     """The generation in which a version was made: equal ones at one version mean equal histories.
 
     Attributes:
-        incarnation: of the master that began the generation.
+        incarnation: of the master that began the generation; those of a job sort by their time.
         number: of the generation; 0: the version is that of the initial values.
     """
 
@@ -41,14 +41,12 @@ class Inheritance:
         origin: of this version.
         holders: workers that have these values; none: the store has them.
         joining: the other workers that have asked for a generation.
-        number: of the last generation that they know.
     """
 
     version: Version
     origin: Origin
     holders: tuple[WorkerId, ...]
     joining: tuple[WorkerId, ...]
-    number: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,6 @@ class ReplicaGroup(GroupProgress[Claim]):
         self._is_paused = False  # the store's values are those of what counts, until ``proceed``
         if inherited is not None:
             self.counted, self.origin = inherited.version, inherited.origin
-            self._number = inherited.number
             self._reached.update(dict.fromkeys(inherited.holders, inherited.version))
             self._stopped.update(inherited.holders)
             self._joining.update(dict.fromkeys(inherited.joining))

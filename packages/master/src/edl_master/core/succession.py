@@ -19,7 +19,8 @@ class Holding:
 
     Attributes:
         version: of the values.
-        origins: of these versions, in order, each with the first version that has it.
+        origins: of these versions, in order, each with the first version that has it; at least
+            one.
     """
 
     version: Version
@@ -31,10 +32,9 @@ class Holding:
         return known[-1] if known else None
 
     @property
-    def last(self) -> tuple[int, Version]:
-        """The generation that has made the values, and their version: what is later is larger."""
-        origin = self.find_origin(self.version)
-        return origin.number if origin else 0, self.version
+    def end(self) -> tuple[Origin, Version]:
+        """The origin and version of the values; larger where they are of a later generation."""
+        return self.origins[-1][1], self.version
 
 
 class Succession:
@@ -86,7 +86,7 @@ class Succession:
     def choose(self) -> WorkerId | None:
         """Return the worker that has what is continued from; None: the snapshot is."""
         fitting = {
-            worker: holding.last
+            worker: holding.end
             for worker, holding in self._offers.items()
             if holding is not None and holding.find_origin(self.version) == self.origin
         }
@@ -95,18 +95,10 @@ class Succession:
     def decide(self) -> Inheritance:
         """Return what a group begins with that continues from the chosen worker's values."""
         chosen, offers = self.choose(), self._offers
-        number = max((holding.last[0] for holding in offers.values() if holding), default=0)
         if chosen is None:
-            return Inheritance(self.version, self.origin, (), tuple(offers), number)
-        version, origin = _identify(offers[chosen])
-        holders = tuple(w for w, each in offers.items() if _identify(each) == (version, origin))
+            return Inheritance(self.version, self.origin, (), tuple(offers))
+        best = offers[chosen]
+        assert best is not None
+        holders = tuple(w for w, each in offers.items() if each and each.end == best.end)
         joining = tuple(worker for worker in offers if worker not in holders)
-        assert version is not None
-        assert origin is not None
-        return Inheritance(version, origin, holders, joining, number)
-
-
-def _identify(holding: Holding | None) -> tuple[Version | None, Origin | None]:
-    if holding is None:
-        return None, None
-    return holding.version, holding.find_origin(holding.version)
+        return Inheritance(best.version, best.end[0], holders, joining)
