@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from simulation import Plane, Process, World, count_records
 
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
+from edl_master.core.generations import Origin
 from edl_master.core.identifiers import AppliedCount, HeldLease, TaskType, Token, Version
 from edl_master.core.replica_events import (
     CountReplicaStep,
@@ -19,10 +20,12 @@ from edl_master.core.replica_events import (
     RollBack,
     StepsCounted,
     StepsReported,
+    StepsWanted,
     StoreValues,
     ValuesRequested,
     ValuesSent,
 )
+from edl_master.core.succession import Holding
 
 History = tuple[ReplicaStep, ...]
 """The steps that have made some values."""
@@ -58,6 +61,10 @@ class Member:
     begun: GenerationBegun | None = None
     history: History | None = None
     counted: int = 0
+    origins: tuple[tuple[Version, Origin], ...] = ()
+    incarnation: str = ""
+    wanted: Version | None = None
+    """The version after which the master wants to know the steps."""
     ended: bool = False
     stopped: bool = False
     tells_all: bool = False
@@ -71,6 +78,39 @@ class Member:
         version = self.begun.generation.version if self.begun else 0
         return self.history is None or len(self.history) < version
 
+    def fetch(self, history: History) -> None:
+        """Use the values that its generation begins with."""
+        assert self.begun is not None
+        self.history = history
+        self.origins = ((self.begun.generation.version, self.begun.origin),)
+
+    def add(self, step: ReplicaStep) -> None:
+        """Apply a step of its generation."""
+        assert self.history is not None
+        assert self.begun is not None
+        self.history = (*self.history, step)
+        origin = Origin(self.incarnation, self.begun.generation.number)
+        if self.origins[-1][1] != origin:
+            self.origins = (*self.origins, (Version(len(self.history)), origin))
+
+    def forget_until(self, saved: Version | None) -> None:
+        """Forget steps that are saved."""
+        known = [o for first, o in self.origins if saved is not None and first <= saved]
+        if known and saved is not None:
+            self.origins = ((saved, known[-1]), *(e for e in self.origins if e[0] > saved))
+
+    @property
+    def holding(self) -> Holding | None:
+        """What it tells a new master."""
+        if self.history is None or not self.origins:
+            return None
+        return Holding(Version(len(self.history)), self.origins)
+
+    def meet(self) -> None:
+        """Stop, as there is another master."""
+        self.begun, self.counted, self.aside, self.wanted = None, 0, None, None
+        self.ended = self.stopped = self.tells_all = False
+
 
 class ReplicatedWorld(World):
     """Plays one replicated job to its end."""
@@ -82,11 +122,12 @@ class ReplicatedWorld(World):
         """Add the members, and what they share."""
         self.plane = ReplicatedPlane(self.settings.minibatch_size)
         self.members: dict[str, Member] = {}
-        self.slots: dict[tuple[int, int], dict[int, ReplicaClaim | None]] = {}
+        self.slots: dict[tuple[str, int, int], dict[int, ReplicaClaim | None]] = {}
         self.sent: dict[tuple[int, int], History] = {}
         self.skips: dict[Token, int] = {}
         """Minibatches that were applied before, by the token of a lease."""
         self.lost = False
+        self.masters = 0
 
     # --- the master ------------------------------------------------------------------------
 
@@ -110,18 +151,23 @@ class ReplicatedWorld(World):
 
     def _train(self, step: CountReplicaStep) -> None:
         for claim in step.claims:
-            lease = self.granted[claim.lease.token]
-            numbers = [(r.file, record) for r in lease.records for record in range(r.start, r.stop)]
+            task = claim.lease.task
+            round_ = self.job._components.workflow.make_round(task.round)
+            assert round_.partition is not None
+            ranges = round_.partition.ranges(task.number)
+            numbers = [(r.file, record) for r in ranges for record in range(r.start, r.stop)]
             at = claim.minibatch * self.settings.minibatch_size
             for file, record in numbers[at : at + self.settings.minibatch_size]:
-                self.plane.trained[(lease.task.round, file, record)] += 1
+                self.plane.trained[(task.round, file, record)] += 1
 
     def restart_master(self) -> None:
-        """Let another master go on; the members' values are of no use to it."""
-        self.members.clear()
-        self.slots.clear()
+        """Let another master go on, with what members still hold."""
+        for member in self.members.values():
+            member.meet()
         self.sent.clear()
         self.lost = False
+        self.masters += 1
+        self.settings = replace(self.settings, incarnation=f"{self.masters:04}")
         super().restart_master()
 
     def turn(self) -> None:
@@ -169,7 +215,12 @@ class ReplicatedWorld(World):
             self._report(process, member)  # whether all is wanted of it comes with an answer
         elif member.begun is None or member.stopped:
             after = member.begun.generation.number if member.begun else 0
-            asked = GenerationRequested(process.worker, process.instance, after)
+            steps, wanted = (), member.wanted
+            if wanted is not None and member.history is not None:
+                steps, member.wanted = member.history[wanted:], None
+            asked = GenerationRequested(
+                process.worker, process.instance, after, member.holding, steps
+            )
             for answer in self._send(asked) or ():
                 self._take_answer(process, member, answer)
         elif member.lacks_values and not member.ended:
@@ -181,8 +232,14 @@ class ReplicatedWorld(World):
 
     def _take_answer(self, process: Process, member: Member, answer: fx.Effect) -> None:
         match answer:
+            case StepsWanted(after):
+                member.wanted = after
             case GenerationBegun(generation, leases, next_token):
                 member.begun, member.ended, member.stopped = answer, False, False
+                if member.incarnation != self.settings.incarnation:
+                    member.incarnation = self.settings.incarnation
+                    if process.worker not in generation.sources:
+                        member.history = None
                 member.tells_all = False
                 if process.worker in generation.sources:
                     assert member.history is not None
@@ -211,7 +268,7 @@ class ReplicatedWorld(World):
         generation = member.begun.generation
         if not generation.sources:
             if len(self.plane.values) == generation.version:
-                member.history = self.plane.values
+                member.fetch(self.plane.values)
             else:
                 present = self.job._components.replication._group.generation
                 assert present != generation, "the store has other values than it should"
@@ -219,7 +276,7 @@ class ReplicatedWorld(World):
             theirs = self._member(other)
             is_source = other.worker in generation.sources and theirs.begun is not None
             if is_source and theirs.begun.generation == generation and theirs.history:
-                member.history = theirs.history[: generation.version]
+                member.fetch(theirs.history[: generation.version])
         if member.lacks_values:
             self._report(process, member)
         elif generation.saves and generation.members[0] == process.worker:
@@ -230,14 +287,15 @@ class ReplicatedWorld(World):
         assert member.begun is not None
         assert member.history is not None
         generation = member.begun.generation
-        here = self.slots.setdefault((generation.number, len(member.history)), {})
+        at = member.incarnation, generation.number, len(member.history)
+        here = self.slots.setdefault(at, {})
         if process.worker not in here:
             claim = self._claim(process)
             if claim is not None or any(other is not None for other in here.values()):
                 here[process.worker] = claim
         elif len(here) == len(generation.members):
             step = tuple(claim for _, claim in sorted(here.items()) if claim is not None)
-            member.history = (*member.history, step)
+            member.add(step)
             mine = here[process.worker]
             if mine is not None and [mine.lease.token] == [x.token for x in process.leases[:1]]:
                 process.index = mine.minibatch + 1
@@ -272,6 +330,7 @@ class ReplicatedWorld(World):
             if isinstance(answer, StepsCounted):
                 member.stopped = member.ended
                 member.counted = answer.counted
+                member.forget_until(answer.saved)
                 member.ended = member.ended or answer.ended
                 member.tells_all = member.tells_all or answer.all_wanted
                 if answer.lost:

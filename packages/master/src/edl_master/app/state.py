@@ -130,6 +130,7 @@ def open_state(
         validation = open_data(spec.validation_data, spec.data_format, "--validation-data")
     compared = compare_data(config.type, data, validation, spec.trained_model)
     settings = config.job_settings(data.records, data.choose_mixing)
+    settings = replace(settings, incarnation=incarnation)
     output = _open_output(config, directory, data, settings.records_per_task, incarnation)
     if output is not None:
         reservation = OutputReservation(config.output, config.job_dir)

@@ -367,8 +367,8 @@ class JobController:
                     self._external.write_checkpoint(state)
             case FinishOutput():
                 self._external.finish_output()
-            case CountReplicaStep(version, claims):
-                self._plane.count_step(version, claims)
+            case CountReplicaStep():
+                self._plane.count_step(effect)
             case StoreValues(worker, version):
                 self._plane.store_values(worker, version)
             case RollBack():

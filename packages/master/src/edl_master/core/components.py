@@ -10,6 +10,7 @@ from edl_master.core.autoscaling import WorkerCountPolicy
 from edl_master.core.effects import Effect
 from edl_master.core.epoch_callbacks import EpochCallbacks
 from edl_master.core.evaluation import Evaluations
+from edl_master.core.inherited_steps import InheritedSteps
 from edl_master.core.instance_control import InstanceControl
 from edl_master.core.instance_reports import InstanceReports
 from edl_master.core.layer_states import AgreedLayerStates
@@ -74,6 +75,11 @@ def build_components(
     callbacks = EpochCallbacks(ledger, emit)
     timings = settings.timings
     checkpoints = CheckpointSchedule(settings.checkpoint_steps)
+    snapshots = SnapshotSchedule(settings.snapshot_interval_s)
+    workflow = build_workflow(
+        settings, main, cut, ledger, evaluations, callbacks, checkpoints, emit
+    )
+    progress = Progress(settings.timings.rate_window_s)
     workers = WorkerPool(settings.min_workers, settings.max_workers, timings.rate_window_s)
     instances = InstanceControl(workers, timings, emit)
     return JobComponents(
@@ -86,16 +92,21 @@ def build_components(
         evaluations=evaluations,
         callbacks=callbacks,
         layer_states=AgreedLayerStates(),
-        workflow=build_workflow(
-            settings, main, cut, ledger, evaluations, callbacks, checkpoints, emit
-        ),
-        progress=Progress(settings.timings.rate_window_s),
+        workflow=workflow,
+        progress=progress,
         outcome=Outcome(emit),
         stalls=StallDetector(settings.timings.stall),
-        snapshots=SnapshotSchedule(settings.snapshot_interval_s),
+        snapshots=snapshots,
         checkpoints=checkpoints,
         worker_count=WorkerCountPolicy(
             settings.min_workers, settings.max_workers, settings.worker_count
         ),
-        replication=Replication(settings.replicated, ledger, emit_now),
+        replication=Replication(
+            is_on=settings.replicated,
+            incarnation=settings.incarnation,
+            ledger=ledger,
+            steps=InheritedSteps(ledger, workflow, progress, emit_now),
+            snapshots=snapshots,
+            emit=emit_now,
+        ),
     )

@@ -69,6 +69,9 @@ class Dispatcher:
         if worker.state is not WorkerState.READY:
             self._emit(WaitForWork(wait_s, "this worker is not ready"))
             return
+        if not self._replication.is_begun:
+            self._emit(WaitForWork(wait_s, "the workers join the new master"))
+            return
         if event.worker not in self._ledger.leases.holders:
             worker.watch.begin(now)
         alone = self._workers.is_alone(event.worker)

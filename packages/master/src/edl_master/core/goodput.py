@@ -47,6 +47,12 @@ class Goodput:
         self._spent[TimeCategory.PRODUCTIVE] -= seconds
         self._spent[reason] += seconds
 
+    def recover(self, reason: TimeCategory, seconds: float) -> None:
+        """Move seconds that were lost to what was productive."""
+        seconds = min(seconds, self._spent[reason])
+        self._spent[reason] -= seconds
+        self._spent[TimeCategory.PRODUCTIVE] += seconds
+
     @property
     def productive_s(self) -> float:
         """Worker seconds in work that counted."""

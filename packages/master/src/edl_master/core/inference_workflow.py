@@ -21,6 +21,7 @@ class _InferenceWorkflow:
     epoch = 0
     epochs = 0
     final_version = None
+    openable = 0
 
     def __init__(self, partition: TaskPartition, ledger: Ledger, emit: Emit) -> None:
         self._partition = partition
@@ -50,6 +51,9 @@ class _InferenceWorkflow:
 
     def make_round(self, number: int) -> Round:
         return Round(self.main, number, self._partition)
+
+    def open_rounds(self, count: int) -> None:
+        pass
 
     def snapshot(self) -> dict[str, Any]:
         return {"opened": self._opened}

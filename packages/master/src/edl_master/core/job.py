@@ -261,6 +261,7 @@ class JobStateMachine:
     def _tick(self, now: float) -> None:
         if not self._begun:
             self._begun = True
+            self._replication.expect(worker.id for worker in self._workers if worker.instance)
             begin_job(self._components, continues=self._restored, now=now)
         elif not self._outcome.decided:
             self._progress.spend(self._workers.time_use(self._components.ledger.leases.holders))

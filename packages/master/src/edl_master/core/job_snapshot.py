@@ -65,6 +65,7 @@ def take_snapshot(components: JobComponents, identity: Mapping[str, Any]) -> dic
         "evaluations": components.evaluations.snapshot(),
         "progress": components.progress.snapshot(),
         "workers": components.workers.snapshot(),
+        "replication": components.replication.snapshot(),
     }
 
 
@@ -111,7 +112,8 @@ def restore_snapshot(
     components.progress.record_interruption(interruption, maximum)
     components.ledger.count_undone(*interruption.records)
     learning_rate = components.callbacks.learning_rate
-    components.replication.restore(components.progress.version, learning_rate)
+    origin = saved.get("replication")  # not in snapshots of earlier versions
+    components.replication.restore(components.progress.version, origin, learning_rate)
     components.snapshots.saved_version = components.progress.version
 
 

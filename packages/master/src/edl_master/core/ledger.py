@@ -31,6 +31,7 @@ class Ledger:
         self.leases = Leases(lease_ttl_s)
         self._dead_letters: list[DeadLetter] = []
         self.records_replayed = 0
+        self._undone = 0
         self.trains = True
         """Whether training tasks are leased."""
         self._rounds: dict[tuple[TaskType, int], Round] = {}
@@ -57,6 +58,19 @@ class Ledger:
         """Return whether a task of a round that was opened is done or dead."""
         round_ = self._rounds.get((key.type, key.round))
         return round_ is None or round_.is_settled(key.number)
+
+    def find_round(self, type_: TaskType, number: int) -> Round | None:
+        """Return an open round."""
+        return self._rounds.get((type_, number))
+
+    def open_tasks(self, round_: Round, position: int) -> None:
+        """Open the new tasks of an open round up to a position of its order, which were leased."""
+        while round_.cursor < position:
+            task = round_.take_new()
+            task.leases = 1
+            self._returns += 1
+            task.returned = self._returns
+            self._waiting[task.key] = task
 
     def has_leasable(self, type_: TaskType, number: int) -> bool:
         """Return whether a round has a task that no worker holds."""
@@ -150,8 +164,13 @@ class Ledger:
             trained: records of applied minibatches before the restore.
             replayed: records computed again by then.
         """
-        undone = trained - self.records_done(TaskType.TRAINING)
-        self.records_replayed = max(self.records_replayed, replayed) + max(0, undone)
+        self._undone = max(0, trained - self.records_done(TaskType.TRAINING))
+        self.records_replayed = max(self.records_replayed, replayed) + self._undone
+
+    def keep_undone(self) -> None:
+        """Take back ``count_undone``: workers still hold what was trained."""
+        self.records_replayed -= self._undone
+        self._undone = 0
 
     def find(self, key: TaskKey) -> OpenTask | None:
         """Return an open task by its key, or None when it is closed or was never opened."""

@@ -65,6 +65,7 @@ class Progress:
         self.goodput = Goodput()
         self._elapsed_s = 0.0
         self._accounted_s = 0.0
+        self._undone_s = 0.0
         self._clock: float | None = None
         self._rate: Rate | None = None
         self._point: tuple[float, int] = (0.0, 0)
@@ -95,8 +96,14 @@ class Progress:
         """
         self._elapsed_s += interruption.undone_s + interruption.down_s
         self._accounted_s = self._elapsed_s
-        self.goodput.add(interruption.undone_s, {TimeCategory.REDONE: workers})
+        self._undone_s = interruption.undone_s * workers
+        self.goodput.add(self._undone_s, {TimeCategory.REDONE: 1})
         self.goodput.add(interruption.down_s, {TimeCategory.RESTARTING: workers})
+
+    def keep_undone(self) -> None:
+        """Count the work after the snapshot as done after all: workers still hold it."""
+        self.goodput.recover(TimeCategory.REDONE, self._undone_s)
+        self._undone_s = 0.0
 
     def step(self, version: Version, loss: float, staleness: int, minibatches: int = 1) -> None:
         """Record the ``minibatches`` that one step has applied; ``loss`` is their mean."""

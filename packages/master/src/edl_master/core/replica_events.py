@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from edl_master.core.generations import Generation
+from edl_master.core.generations import Generation, Origin
 from edl_master.core.identifiers import HeldLease, InstanceId, Token, Version, WorkerId
+from edl_master.core.succession import Holding
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +35,20 @@ ReplicaStep: TypeAlias = tuple[ReplicaClaim, ...]
 class GenerationRequested:
     """A worker wants to train in step, or has stopped and waits for the next generation.
 
-    Answered by ``GenerationBegun``, ``ValuesRequested``, ``GroupLeft`` or ``WaitForWork``.
+    Answered by ``GenerationBegun``, ``ValuesRequested``, ``StepsWanted``, ``GroupLeft`` or
+    ``WaitForWork``.
 
     Attributes:
         after: number of the last generation that it knows.
+        holding: what it has from an earlier master; None: nothing.
+        steps: those for which ``StepsWanted`` has asked.
     """
 
     worker: WorkerId
     instance: InstanceId
     after: int
+    holding: Holding | None = None
+    steps: tuple[ReplicaStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +85,21 @@ class GenerationBegun:
             minibatches of their tasks are in the values that it begins with.
         next_token: leases from this token on are younger than the generation.
         learning_rate: in place of the optimizer's own; None: the optimizer's own.
+        origin: of the version that it begins with.
     """
 
     generation: Generation
     leases: tuple[tuple[HeldLease, int], ...]
     next_token: Token
     learning_rate: float | None
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class StepsWanted:
+    """The caller is to tell all steps after this version that its values have."""
+
+    after: Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +121,14 @@ class StepsCounted:
         ended: the generation has ended, or is about to: stop.
         lost: the caller is no member, and must not use its values further.
         all_wanted: report what all members have added to the steps.
+        saved: version of the last snapshot; None: there is none.
     """
 
     counted: Version
     ended: bool
     lost: bool = False
     all_wanted: bool = False
+    saved: Version | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +139,21 @@ class ValuesAccepted:
 
 
 ReplicaAnswer: TypeAlias = (
-    GenerationBegun | ValuesRequested | GroupLeft | StepsCounted | ValuesAccepted
+    GenerationBegun | ValuesRequested | StepsWanted | GroupLeft | StepsCounted | ValuesAccepted
 )
 
 
 @dataclass(frozen=True, slots=True)
 class CountReplicaStep:
-    """Count the minibatches of a step, which has made this version."""
+    """Count the minibatches of a step, which has made this version.
+
+    Attributes:
+        inherited: the step was made under an earlier master, which may have leased its tasks.
+    """
 
     version: Version
     claims: ReplicaStep
+    inherited: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ of that holder are decided.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from edl_master.core.effects import (
     ChangeLearningRate,
@@ -33,11 +34,13 @@ from edl_master.core.generations import (
     GroupEffect,
     LoseValues,
     NotAMember,
+    Origin,
     ReleaseLeases,
     SaveValues,
     ValuesSaved,
 )
 from edl_master.core.identifiers import HeldLease, TaskKey, TaskType, Token, Version, WorkerId
+from edl_master.core.inherited_steps import InheritedSteps
 from edl_master.core.instance_reports import InstanceReports
 from edl_master.core.ledger import Ledger
 from edl_master.core.replica_events import (
@@ -47,15 +50,19 @@ from edl_master.core.replica_events import (
     GroupLeft,
     ReplicaClaim,
     ReplicaEvent,
+    ReplicaStep,
     RollBack,
     StepsCounted,
     StepsReported,
+    StepsWanted,
     StoreValues,
     ValuesAccepted,
     ValuesRequested,
     ValuesSent,
 )
 from edl_master.core.replica_group import ReplicaGroup
+from edl_master.core.save_schedule import SnapshotSchedule
+from edl_master.core.succession import Succession
 from edl_master.core.worker import Worker
 from edl_master.core.worker_pool import WorkerPool
 from edl_master.core.workflow import FINAL
@@ -68,15 +75,31 @@ class Replication:
 
     Args:
         is_on: whether the job is known to train in this way.
+        incarnation: of the master.
         ledger: of the job.
+        steps: takes over what was trained under an earlier master.
+        snapshots: knows the last one.
         emit: takes effects that need not wait.
     """
 
-    def __init__(self, is_on: bool, ledger: Ledger, emit: Callable[[Effect], None]) -> None:
+    def __init__(
+        self,
+        *,
+        is_on: bool,
+        incarnation: str,
+        ledger: Ledger,
+        steps: InheritedSteps,
+        snapshots: SnapshotSchedule,
+        emit: Callable[[Effect], None],
+    ) -> None:
         self.is_on = is_on
+        self._incarnation = incarnation
         self._ledger = ledger
+        self._steps = steps
+        self._snapshots = snapshots
         self._emit = emit
-        self._group: ReplicaGroup[ReplicaClaim] = ReplicaGroup(Version(0))
+        self._group: ReplicaGroup[ReplicaClaim] = ReplicaGroup(Version(0), None, incarnation)
+        self._succession: Succession | None = None  # until the first generation begins
         self._next_token = Token(1)
         self._learning_rate: float | None = None
         self._has_restored = False  # the best values are the last ones
@@ -90,15 +113,29 @@ class Replication:
         self._open = (0, Version(0)), nothing  # of these steps, see ``_count_open``
         self._completions: dict[TaskKey, TaskCompleted] = {}
 
-    def restore(self, version: Version, learning_rate: float | None) -> None:
-        """Begin with the values of a snapshot."""
-        self._group = ReplicaGroup(version)
+    def snapshot(self) -> list[Any]:
+        """Return the origin of the values that the store has, as JSON-able values."""
+        origin = self._group.stored_origin
+        return [origin.incarnation, origin.number]
+
+    def restore(
+        self, version: Version, origin: Sequence[Any] | None, learning_rate: float | None
+    ) -> None:
+        """Begin with the values of a snapshot, or with what workers have made of them since."""
+        at = Origin(*origin) if origin else Origin(self._incarnation, 0)
+        self._group = ReplicaGroup(version, at, self._incarnation)
+        self._succession = Succession(version, at)
         self._learning_rate = learning_rate
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether it is decided what a restored job continues from."""
+        return not self.is_on or self._succession is None
 
     @property
     def is_settled(self) -> bool:
         """Whether all that was counted of open tasks is known, so that they can be leased."""
-        return not self.is_on or self._group.is_settled
+        return not self.is_on or (self.is_begun and self._group.is_settled)
 
     @property
     def is_saved(self) -> bool:
@@ -115,14 +152,14 @@ class Replication:
             return False
         group = self._group
         match effect:
-            case CountApplied() if not group.is_settled:
+            case CountApplied() if not self.is_settled:
                 self._unsettled.append(effect)
             case FreezeParameters(name) if name == FINAL and not self._has_restored:
                 self._unfinished.append(effect)
-                self._perform(group.save(finishes=True))
+                self._save()
             case FreezeParameters() | KeepBest() | WriteSnapshot() | WriteCheckpoint():
                 self._unsaved.append(effect)
-                self._perform(group.save())
+                self._save()
             case RestoreBest():
                 self._emit(effect)
                 self._has_restored = True
@@ -137,13 +174,29 @@ class Replication:
                 return False
         return True
 
+    def _save(self) -> None:
+        """Have the values saved that effects wait for."""
+        if self.is_begun and self._unfinished:
+            self._perform(self._group.save(finishes=True))
+        elif self.is_begun and self._unsaved:
+            self._perform(self._group.save())
+
+    def expect(self, workers: Iterable[WorkerId]) -> None:
+        """Wait for these workers of an earlier master, which may hold later values."""
+        if self._succession is not None:
+            self._succession.expect(workers)
+
     def lose(self, worker: WorkerId) -> None:
         """Go on without a worker that is gone, or will not be listened to any more."""
+        if self._succession is not None:
+            self._succession.withdraw(worker)
         if self.is_on:
             self._perform(self._group.lose(worker))
 
     def leave(self, worker: WorkerId) -> None:
         """Have a worker leave with the end of the present generation."""
+        if self._succession is not None:
+            self._succession.withdraw(worker)
         if self.is_on:
             self._perform(self._group.leave(worker))
 
@@ -151,6 +204,7 @@ class Replication:
         """Count what can count now; called again and again."""
         if not self.is_on:
             return
+        self._decide(now)
         self._perform(self._group.proceed())
         for event in self._completions.values():
             if (lease := self._ledger.leases.current(event.worker, event.lease)) is not None:
@@ -179,7 +233,7 @@ class Replication:
                 if current is None or current.instance != instance:
                     self._emit(GroupLeft())
                     return
-                self._request_generation(event, leaves=not isinstance(sender, Worker))
+                self._request_generation(event, now, leaves=not isinstance(sender, Worker))
             case StepsReported():
                 self._take_report(event)
             case ValuesSent(worker, version):
@@ -187,8 +241,17 @@ class Replication:
                 self._emit(ValuesAccepted(accepted))
                 self._perform(self._group.proceed() if accepted else [])
 
-    def _request_generation(self, event: GenerationRequested, *, leaves: bool) -> None:
+    def _request_generation(self, event: GenerationRequested, now: float, *, leaves: bool) -> None:
+        if self._succession is not None and not leaves:
+            self._succession.offer(event.worker, event.holding, now)
+            self._decide(now, event.worker, event.steps)
         group = self._group
+        if (succession := self._succession) is not None and not leaves:
+            if succession.choose() == event.worker and succession.has_waited(now):
+                self._emit(StepsWanted(succession.version))
+            else:
+                self._emit(WaitForWork(_WAIT_S, "workers join the new master"))
+            return
         if not leaves:
             self._perform(group.join(event.worker))
         present = group.generation
@@ -200,6 +263,7 @@ class Replication:
                     tuple(self._positions(event.worker, present)),
                     self._next_token,
                     self._learning_rate,
+                    group.origin,
                 )
             )
         elif group.must_send(event.worker):
@@ -208,6 +272,29 @@ class Replication:
             self._emit(GroupLeft())
         else:
             self._emit(WaitForWork(_WAIT_S, "the group of workers changes"))
+
+    def _decide(
+        self, now: float, worker: WorkerId | None = None, steps: Sequence[ReplicaStep] = ()
+    ) -> None:
+        """Begin a restored job once it is known what workers hold; ``worker`` tells steps."""
+        if (succession := self._succession) is None or not succession.has_waited(now):
+            return
+        chosen, inherited = succession.choose(), succession.decide()
+        wanted, told = inherited.version - succession.version, steps if worker == chosen else ()
+        if wanted and not told:
+            return  # it is asked for them when it asks for a generation
+        if len(told) != wanted or not self._steps.take(told):
+            assert chosen is not None, "a snapshot lacks no steps"
+            succession.refuse(chosen)
+            self._decide(now)
+            return
+        self._succession = None
+        for version, step in enumerate(told, succession.version + 1):
+            self._count(Version(version), step, inherited=True)
+        at = succession.version, succession.origin
+        self._group = ReplicaGroup(*at, self._incarnation, inherited)
+        self._perform(self._group.flush())
+        self._save()
 
     def _positions(self, worker: WorkerId, begun: Generation) -> Iterator[tuple[HeldLease, int]]:
         """Yield the leases of a worker with the minibatches in the values of its generation."""
@@ -246,12 +333,14 @@ class Replication:
             )
         except NotAMember:
             # A member may repeat its last report of a generation, for the answer got lost.
-            self._emit(StepsCounted(group.counted, True, lost=not group.is_member(event.worker)))
+            lost, saved = not group.is_member(event.worker), self._snapshots.saved_version
+            self._emit(StepsCounted(group.counted, True, lost=lost, saved=saved))
             return
         present = group.generation
         ended = group.is_ending or present is None or present.number != event.generation
         all_wanted = group.must_report_all(event.worker)
-        self._emit(StepsCounted(group.counted, ended, all_wanted=all_wanted))
+        saved = self._snapshots.saved_version
+        self._emit(StepsCounted(group.counted, ended, all_wanted=all_wanted, saved=saved))
 
     def follow(self) -> Iterator[MinibatchApplied | TaskCompleted | MemberUnreachable]:
         """Yield what follows from reports, for the job to take as events."""
@@ -273,8 +362,7 @@ class Replication:
         for effect in effects:
             match effect:
                 case CountStep(version, step):
-                    self._emit(CountReplicaStep(version, tuple(step.values())))
-                    self._applied.extend(_make_event(version, claim) for claim in step.values())
+                    self._count(version, tuple(step.values()))
                 case ValuesSaved(version, worker, finishes):
                     self._use_saved(version, worker, finishes)
                 case BeginGeneration():
@@ -289,6 +377,12 @@ class Replication:
         if self._group.is_settled:
             self._release(self._unsettled)
 
+    def _count(self, version: Version, step: ReplicaStep, *, inherited: bool = False) -> None:
+        self._emit(CountReplicaStep(version, step, inherited))
+        for claim in step:
+            what = claim.worker, claim.lease, claim.records, version, claim.loss, 0
+            self._applied.append(MinibatchApplied(*what, claim.minibatches))
+
     def _use_saved(self, version: Version, worker: WorkerId | None, finishes: bool) -> None:
         if worker is not None:
             self._emit(StoreValues(worker, version))
@@ -300,9 +394,3 @@ class Replication:
         effects, waiting[:] = list(waiting), []
         for effect in effects:
             self._emit(effect)
-
-
-def _make_event(version: Version, claim: ReplicaClaim) -> MinibatchApplied:
-    return MinibatchApplied(
-        claim.worker, claim.lease, claim.records, version, claim.loss, 0, claim.minibatches
-    )

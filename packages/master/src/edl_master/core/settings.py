@@ -120,6 +120,8 @@ class JobSettings:
     replicated: bool = False
     """Whether every worker holds all values, and the workers train in step. If the model decides
     it, the first worker that has loaded the model turns it on."""
+    incarnation: str = ""
+    """Of the master that does the work."""
     mixing: Mixing | None = None
     """How shuffled tasks are mixed; None: they are ranges of one file, as in jobs of earlier
     versions, and only their order is random."""

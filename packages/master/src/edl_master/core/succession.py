@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from edl_master.core.generations import Inheritance, Origin
 from edl_master.core.identifiers import Version, WorkerId
 
+WAIT_S = 5.0
+"""How long to wait for further workers after the first one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Holding:
@@ -71,17 +74,12 @@ class Succession:
         """Treat what a worker holds as nothing: its steps cannot count."""
         self._offers[worker] = None
 
-    def has_waited(self, now: float, most_s: float) -> bool:
-        """Return whether no worker is waited for any more.
-
-        Args:
-            now: seconds.
-            most_s: how long to wait after the first worker.
-        """
+    def has_waited(self, now: float) -> bool:
+        """Return whether no worker is waited for any more."""
         if self._since is None:
             return False
         missing = self._expected is None or self._expected - self._offers.keys()
-        return not missing or now - self._since >= most_s
+        return not missing or now - self._since >= WAIT_S
 
     def choose(self) -> WorkerId | None:
         """Return the worker that has what is continued from; None: the snapshot is."""

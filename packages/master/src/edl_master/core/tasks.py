@@ -7,7 +7,7 @@ cursor over an order, and the few tasks that are neither new nor done.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Protocol
@@ -167,6 +167,17 @@ class Round:
         number = self.order.at(self.cursor) if self.order else self.cursor
         self.cursor += 1
         return self.reopen(number)
+
+    def find_new(self, numbers: Set[int]) -> int | None:
+        """Return up to which position of the order new tasks are to be taken to have all of these.
+
+        None: some of the tasks are not new.
+        """
+        missing, position = set(numbers), self.cursor
+        while missing and position < self.count:
+            missing.discard(self.order.at(position) if self.order else position)
+            position += 1
+        return None if missing else position
 
     def reopen(self, number: int) -> OpenTask:
         """Open the task with this number."""

@@ -91,6 +91,13 @@ class Workflow(Protocol):
     def make_round(self, number: int) -> Round:
         """Make a round of the main work at its beginning."""
 
+    @property
+    def openable(self) -> int:
+        """The number of rounds of the main work that need not wait for what others result in."""
+
+    def open_rounds(self, count: int) -> None:
+        """Open the rounds of the main work up to this number."""
+
 
 class Stage(StrEnum):
     """The stage of a training job."""
@@ -210,6 +217,15 @@ class Training:
                     return
             elif self._ledger.has_leasable(self.main, last):
                 return
+            self.open_rounds(self._opened + 1)
+
+    @property
+    def openable(self) -> int:
+        waits = self._settings.epoch_barrier or self._callbacks.wanted
+        return self._opened if waits else self.epochs
+
+    def open_rounds(self, count: int) -> None:
+        while self._opened < count:
             self._ledger.open_round(self.make_round(self._opened))
             self._opened += 1
 

@@ -34,7 +34,7 @@ from edl_master.core.parameters.push_ledger import PushLedger
 from edl_master.core.parameters.schedules import find_schedules
 from edl_master.core.parameters.shard_layout import ShardLayout
 from edl_master.core.parameters.statistics import TableStatistics
-from edl_master.core.replica_events import ReplicaStep
+from edl_master.core.replica_events import CountReplicaStep
 from edl_master.parameters.errors import not_ready
 from edl_master.parameters.stores import Model, PendingSnapshot, Stores
 
@@ -161,10 +161,10 @@ class Coordinator:
                 )
             return result
 
-    def count_step(self, version: Version, claims: ReplicaStep) -> None:
-        """Count the minibatches of a step of replicated training, which has made a version."""
+    def count_step(self, step: CountReplicaStep) -> None:
+        """Count the minibatches of a step of replicated training."""
         with self._changing() as ledger:
-            ledger.count_step(version, claims)
+            ledger.count_step(step.version, step.claims, inherited=step.inherited)
 
     def store_values(self, worker: WorkerId, version: Version) -> None:
         """Use the values that a worker has sent, at a version."""

@@ -237,16 +237,19 @@ class PushLedger:
             self._advance(claim.minibatches)
         return self._result(PushOutcome.APPLIED, staleness, new_version=is_complete)
 
-    def count_step(self, version: Version, claims: ReplicaStep) -> None:
+    def count_step(self, version: Version, claims: ReplicaStep, *, inherited: bool = False) -> None:
         """Count the minibatches of a step of replicated training.
 
         Args:
             version: that the step has made.
             claims: what its members have added to it.
+            inherited: an earlier master may have granted the tasks.
 
         Raises:
             RuntimeError: a minibatch is missing or repeated. An internal error.
         """
+        for claim in claims if inherited else ():
+            self._counts.open(claim.lease.task)
         counts = self._counts.counts()
         for claim in claims:
             counted = counts.get(claim.lease.task)

@@ -1,0 +1,80 @@
+"""Steps that were made under an earlier master, as a new one takes them into its ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from edl_master.core.effects import Effect, LogEvent
+from edl_master.core.identifiers import TaskKey, TaskType
+from edl_master.core.ledger import Ledger
+from edl_master.core.progress import Progress
+from edl_master.core.replica_events import ReplicaStep
+from edl_master.core.tasks import Round
+from edl_master.core.workflow import Workflow
+
+
+class InheritedSteps:
+    """Prepares a job for these steps: their tasks are open, as after the leases of that time.
+
+    Args:
+        ledger: of the job, at the position of the snapshot.
+        workflow: opens rounds.
+        progress: of the job.
+        emit: takes effects.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        workflow: Workflow,
+        progress: Progress,
+        emit: Callable[[Effect], None],
+    ) -> None:
+        self._ledger = ledger
+        self._workflow = workflow
+        self._progress = progress
+        self._emit = emit
+
+    def take(self, steps: Sequence[ReplicaStep]) -> bool:
+        """Open the tasks of these steps; False, and nothing changes, if the steps cannot follow.
+
+        A minibatch may be missing or be there twice, or a task may be of a round that begins only
+        after something that is not known any more, such as a decision of callbacks.
+        """
+        counts: dict[TaskKey, int] = {}
+        new: dict[int, set[int]] = {}
+        for claim in (claim for step in steps for claim in step):
+            key = claim.lease.task
+            if (task := self._ledger.find(key)) is None:
+                new.setdefault(key.round, set()).add(key.number)
+            count = counts.get(key, task.minibatches if task else 0)
+            is_next = claim.minibatch == count and claim.minibatches > 0
+            if key.type is not TaskType.TRAINING or not is_next:
+                return False
+            counts[key] = count + claim.minibatches
+        if any(number not in range(self._workflow.openable) for number in new):
+            return False
+        positions = {number: self._find(number).find_new(new[number]) for number in sorted(new)}
+        if None in positions.values():
+            return False
+        for number, position in positions.items():
+            self._workflow.open_rounds(number + 1)
+            assert position is not None
+            self._ledger.open_tasks(self._find(number), position)
+        if steps:
+            self._keep(steps)
+        return True
+
+    def _keep(self, steps: Sequence[ReplicaStep]) -> None:
+        """Count as done what the snapshot lacks; no token of that time is used again."""
+        leases, tokens = self._ledger.leases, (c.lease.token for step in steps for c in step)
+        leases.last_token = max(leases.last_token, *tokens)
+        self._ledger.keep_undone()
+        self._progress.keep_undone()
+        line = f"Workers still hold what was trained after the snapshot: {len(steps)} steps."
+        self._emit(LogEvent("StepsKept", line, facts={"steps": str(len(steps))}))
+
+    def _find(self, number: int) -> Round:
+        """Return an open round, or one at its beginning."""
+        found = self._ledger.find_round(TaskType.TRAINING, number)
+        return found or self._workflow.make_round(number)
