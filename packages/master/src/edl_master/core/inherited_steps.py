@@ -62,17 +62,15 @@ class InheritedSteps:
             assert position is not None
             self._ledger.open_tasks(self._find(number), position)
         if steps:
-            self._keep(steps)
+            self._keep(len(steps))
         return True
 
-    def _keep(self, steps: Sequence[ReplicaStep]) -> None:
-        """Count as done what the snapshot lacks; no token of that time is used again."""
-        leases, tokens = self._ledger.leases, (c.lease.token for step in steps for c in step)
-        leases.last_token = max(leases.last_token, *tokens)
+    def _keep(self, steps: int) -> None:
+        """Take back what was counted as work that is done again."""
         self._ledger.keep_undone()
         self._progress.keep_undone()
-        line = f"Workers still hold what was trained after the snapshot: {len(steps)} steps."
-        self._emit(LogEvent("StepsKept", line, facts={"steps": str(len(steps))}))
+        line = f"Workers still hold what was trained after the snapshot: {steps} steps."
+        self._emit(LogEvent("StepsKept", line, facts={"steps": str(steps)}))
 
     def _find(self, number: int) -> Round:
         """Return an open round, or one at its beginning."""

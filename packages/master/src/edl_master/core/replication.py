@@ -281,11 +281,11 @@ class Replication:
             return
         chosen, inherited = succession.choose(), succession.decide()
         wanted, told = inherited.version - succession.version, steps if worker == chosen else ()
-        if wanted and not told:
+        if wanted and not told and not succession.is_overdue(now):
             return  # it is asked for them when it asks for a generation
         if len(told) != wanted or not self._steps.take(told):
             assert chosen is not None, "a snapshot lacks no steps"
-            succession.refuse(chosen)
+            succession.refuse(chosen, now)
             self._decide(now)
             return
         self._succession = None

@@ -70,9 +70,13 @@ class Succession:
         if self._expected is not None:
             self._expected.discard(worker)
 
-    def refuse(self, worker: WorkerId) -> None:
-        """Treat what a worker holds as nothing: its steps cannot count."""
-        self._offers[worker] = None
+    def refuse(self, worker: WorkerId, now: float) -> None:
+        """Treat what a worker holds as nothing: its steps cannot count, or it does not tell them."""
+        self._offers[worker], self._since = None, now - WAIT_S
+
+    def is_overdue(self, now: float) -> bool:
+        """Return whether the chosen worker has had the time to tell its steps."""
+        return self._since is not None and now - self._since >= 2 * WAIT_S
 
     def has_waited(self, now: float) -> bool:
         """Return whether no worker is waited for any more."""

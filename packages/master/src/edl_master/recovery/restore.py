@@ -165,7 +165,8 @@ def restore_job(
     at = f", parameter version {plane['version']}" if plane else ""
     message = f"Continues from checkpoint {found.name}{at}."
     if last_seen is not None:
-        message += f" {interruption.undone_s:.1f} s of work after it are done again."
+        unless = ", unless workers still hold the result" if settings.replicated else ""
+        message += f" {interruption.undone_s:.1f} s of work after it are done again{unless}."
     notes.append(LogEvent("CheckpointRestored", message, facts={"checkpoint": found.name}))
     saved = None
     if plane:

@@ -6,6 +6,7 @@ import grpc
 
 from edl_master import codec
 from edl_master.control.job_controller import JobController
+from edl_master.core.generations import Origin
 from edl_master.core.identifiers import InstanceId, Version, WorkerId
 from edl_master.core.replica_events import (
     GenerationBegun,
@@ -15,8 +16,10 @@ from edl_master.core.replica_events import (
     ReplicaStep,
     StepsCounted,
     StepsReported,
+    StepsWanted,
     ValuesRequested,
 )
+from edl_master.core.succession import Holding
 from edl_master.metrics.instruments import Metrics
 from edl_master.parameters.coordinator import Coordinator
 from edl_master.servicers.checks import bounded_wait, check_fingerprint, check_incarnation
@@ -56,13 +59,19 @@ class ReplicasServicer(replicas_pb2_grpc.ReplicasServicer):
         check_incarnation(self._incarnation, request.incarnation)
         check_fingerprint(self._coordinator.fingerprint, request.layout_fingerprint)
         asked = GenerationRequested(
-            WorkerId(request.worker_id), InstanceId(request.instance), request.after
+            WorkerId(request.worker_id),
+            InstanceId(request.instance),
+            request.after,
+            _holding_from(request),
+            tuple(_step_from(step) for step in request.steps),
         )
         self._addresses[request.worker_id] = request.address  # all members have called
         wait_s = bounded_wait(request.wait_s)
         match self._controller.request(asked, wait_s, context.is_active):
             case GenerationBegun() as begun:
                 return replicas_pb2.JoinReply(generation=self._generation_to(begun))
+            case StepsWanted(version):
+                return replicas_pb2.JoinReply(steps_after=version)
             case ValuesRequested():
                 return replicas_pb2.JoinReply(save=True)
             case GroupLeft():
@@ -96,6 +105,7 @@ class ReplicasServicer(replicas_pb2_grpc.ReplicasServicer):
             ended=answer.ended,
             lost=answer.lost,
             all_wanted=answer.all_wanted,
+            saved=answer.saved,
         )
 
     def _generation_to(self, begun: GenerationBegun) -> replicas_pb2.Generation:
@@ -114,7 +124,18 @@ class ReplicasServicer(replicas_pb2_grpc.ReplicasServicer):
             learning_rate=begun.learning_rate,
             finish=generation.finishes,
             addresses=[self._addresses.get(worker, "") for worker in generation.members],
+            origin=replicas_pb2.Origin(
+                incarnation=begun.origin.incarnation, number=begun.origin.number
+            ),
         )
+
+
+def _holding_from(request: replicas_pb2.JoinRequest) -> Holding | None:
+    spans = request.holding.origins
+    origins = (Origin(span.origin.incarnation, span.origin.number) for span in spans)
+    versions = (Version(span.version) for span in spans)
+    version = Version(request.holding.version)
+    return Holding(version, tuple(zip(versions, origins, strict=True))) if spans else None
 
 
 def _step_from(step: replicas_pb2.ReplicaStep) -> ReplicaStep:

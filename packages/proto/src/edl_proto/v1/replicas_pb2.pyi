@@ -109,6 +109,87 @@ class MemberClaim(_message.Message):
 Global___MemberClaim: _TypeAlias = MemberClaim  # noqa: Y015
 
 @_typing.final
+class Origin(_message.Message):
+    """The generation that has made a version (docs/adr/0035): equal origins at one version mean that the
+    steps up to it are the same.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    incarnation: _builtins.str
+    """of the master"""
+    number: _builtins.int
+    """of the generation; 0: these are the initial values"""
+    def __init__(
+        self,
+        *,
+        incarnation: _builtins.str = ...,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Origin: _TypeAlias = Origin  # noqa: Y015
+
+@_typing.final
+class OriginSpan(_message.Message):
+    """The versions from this one on that have an origin, until the next origin."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    @_builtins.property
+    def origin(self) -> Global___Origin: ...
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        origin: Global___Origin | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["origin", b"origin"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["origin", b"origin", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OriginSpan: _TypeAlias = OriginSpan  # noqa: Y015
+
+@_typing.final
+class Holding(_message.Message):
+    """Values that a worker has kept from an earlier master, and the versions whose steps it can tell."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    ORIGINS_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """of the values"""
+    @_builtins.property
+    def origins(self) -> _containers.RepeatedCompositeFieldContainer[Global___OriginSpan]:
+        """in the order of their versions; at least one"""
+
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        origins: _abc.Iterable[Global___OriginSpan] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["origins", b"origins", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Holding: _TypeAlias = Holding  # noqa: Y015
+
+@_typing.final
 class Generation(_message.Message):
     """A list of members that train in step until the master ends it."""
 
@@ -124,6 +205,7 @@ class Generation(_message.Message):
     LEARNING_RATE_FIELD_NUMBER: _builtins.int
     FINISH_FIELD_NUMBER: _builtins.int
     ADDRESSES_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     version: _builtins.int
     """at which it begins"""
@@ -155,6 +237,10 @@ class Generation(_message.Message):
     def addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """of the members, by rank, as JoinRequest has them"""
 
+    @_builtins.property
+    def origin(self) -> Global___Origin:
+        """of the version"""
+
     def __init__(
         self,
         *,
@@ -168,10 +254,11 @@ class Generation(_message.Message):
         learning_rate: _builtins.float | None = ...,
         finish: _builtins.bool = ...,
         addresses: _abc.Iterable[_builtins.str] | None = ...,
+        origin: Global___Origin | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "learning_rate", b"learning_rate"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "learning_rate", b"learning_rate", "origin", b"origin"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "addresses", b"addresses", "finish", b"finish", "learning_rate", b"learning_rate", "leases", b"leases", "members", b"members", "next_token", b"next_token", "number", b"number", "save", b"save", "sources", b"sources", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "addresses", b"addresses", "finish", b"finish", "learning_rate", b"learning_rate", "leases", b"leases", "members", b"members", "next_token", b"next_token", "number", b"number", "origin", b"origin", "save", b"save", "sources", b"sources", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__learning_rate: _TypeAlias = _typing.Literal["learning_rate"]  # noqa: Y015
     _WhichOneofArgType__learning_rate: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate"]  # noqa: Y015
@@ -213,6 +300,8 @@ class JoinRequest(_message.Message):
     AFTER_FIELD_NUMBER: _builtins.int
     WAIT_S_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
+    HOLDING_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     instance: _builtins.str
     incarnation: _builtins.str
@@ -222,6 +311,14 @@ class JoinRequest(_message.Message):
     wait_s: _builtins.float
     address: _builtins.str
     """host:port at which peers reach the caller; empty: on its machine"""
+    @_builtins.property
+    def holding(self) -> Global___Holding:
+        """absent: the caller has nothing from an earlier master"""
+
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaStep]:
+        """that JoinReply.steps_after has asked for"""
+
     def __init__(
         self,
         *,
@@ -232,10 +329,12 @@ class JoinRequest(_message.Message):
         after: _builtins.int = ...,
         wait_s: _builtins.float = ...,
         address: _builtins.str = ...,
+        holding: Global___Holding | None = ...,
+        steps: _abc.Iterable[Global___ReplicaStep] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["holding", b"holding"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "after", b"after", "incarnation", b"incarnation", "instance", b"instance", "layout_fingerprint", b"layout_fingerprint", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "after", b"after", "holding", b"holding", "incarnation", b"incarnation", "instance", b"instance", "layout_fingerprint", b"layout_fingerprint", "steps", b"steps", "wait_s", b"wait_s", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -250,10 +349,13 @@ class JoinReply(_message.Message):
     GENERATION_FIELD_NUMBER: _builtins.int
     SAVE_FIELD_NUMBER: _builtins.int
     LEFT_FIELD_NUMBER: _builtins.int
+    STEPS_AFTER_FIELD_NUMBER: _builtins.int
     save: _builtins.bool
     """The caller leaves, and no other member has its values: it sends them, and asks again."""
     left: _builtins.bool
     """the caller is no member any more, and may end"""
+    steps_after: _builtins.int
+    """The master continues from what the caller holds: it asks again, with all steps after this version."""
     @_builtins.property
     def generation(self) -> Global___Generation: ...
     def __init__(
@@ -262,12 +364,15 @@ class JoinReply(_message.Message):
         generation: Global___Generation | None = ...,
         save: _builtins.bool = ...,
         left: _builtins.bool = ...,
+        steps_after: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_steps_after", b"_steps_after", "generation", b"generation", "steps_after", b"steps_after"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "left", b"left", "save", b"save"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_steps_after", b"_steps_after", "generation", b"generation", "left", b"left", "save", b"save", "steps_after", b"steps_after"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__steps_after: _TypeAlias = _typing.Literal["steps_after"]  # noqa: Y015
+    _WhichOneofArgType__steps_after: _TypeAlias = _typing.Literal["_steps_after", b"_steps_after"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__steps_after) -> _WhichOneofReturnType__steps_after | None: ...
 
 Global___JoinReply: _TypeAlias = JoinReply  # noqa: Y015
 
@@ -341,6 +446,7 @@ class ReportReply(_message.Message):
     ENDED_FIELD_NUMBER: _builtins.int
     LOST_FIELD_NUMBER: _builtins.int
     ALL_WANTED_FIELD_NUMBER: _builtins.int
+    SAVED_FIELD_NUMBER: _builtins.int
     counted: _builtins.int
     """version of the last step that counts"""
     ended: _builtins.bool
@@ -349,6 +455,8 @@ class ReportReply(_message.Message):
     """the caller is no member: its values must not be used further"""
     all_wanted: _builtins.bool
     """one is gone, or behind: report the claims of all"""
+    saved: _builtins.int
+    """version of the last snapshot: no earlier step is asked for"""
     def __init__(
         self,
         *,
@@ -356,11 +464,14 @@ class ReportReply(_message.Message):
         ended: _builtins.bool = ...,
         lost: _builtins.bool = ...,
         all_wanted: _builtins.bool = ...,
+        saved: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_saved", b"_saved", "saved", b"saved"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_wanted", b"all_wanted", "counted", b"counted", "ended", b"ended", "lost", b"lost"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_saved", b"_saved", "all_wanted", b"all_wanted", "counted", b"counted", "ended", b"ended", "lost", b"lost", "saved", b"saved"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__saved: _TypeAlias = _typing.Literal["saved"]  # noqa: Y015
+    _WhichOneofArgType__saved: _TypeAlias = _typing.Literal["_saved", b"_saved"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__saved) -> _WhichOneofReturnType__saved | None: ...
 
 Global___ReportReply: _TypeAlias = ReportReply  # noqa: Y015

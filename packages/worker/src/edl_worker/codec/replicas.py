@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from edl_proto import fields
 from edl_proto.v1 import parameters_pb2, replicas_pb2
 from edl_worker.codec.tasks import decode_ref, encode_ref
@@ -10,8 +12,10 @@ from edl_worker.core.registration import WorkerIdentity
 from edl_worker.core.replicas import (
     Claim,
     Generation,
+    Holding,
     JoinAnswer,
     Note,
+    Origin,
     ReplicaStep,
     Report,
     ReportAnswer,
@@ -28,11 +32,15 @@ def encode_join(
     after: int,
     wait_s: float,
     address: str,
+    holding: Holding | None = None,
+    steps: Sequence[ReplicaStep] = (),
 ) -> replicas_pb2.JoinRequest:
     """Return the request for the next generation after a number."""
     return fields.encode(
         replicas_pb2.JoinRequest,
         identity,
+        holding=holding and _encode_holding(holding),
+        steps=[_encode_step(step) for step in steps],
         incarnation=incarnation,
         layout_fingerprint=layout_fingerprint,
         after=after,
@@ -44,11 +52,14 @@ def encode_join(
 def decode_join(reply: replicas_pb2.JoinReply, incarnation: str) -> JoinAnswer:
     """Return the answer of this incarnation to a request for the next generation."""
     if not reply.HasField("generation"):
-        return JoinAnswer(save=reply.save, left=reply.left)
+        return fields.decode(JoinAnswer, reply, generation=None)
     generation = reply.generation
     counts = {each.lease.token: each.minibatches for each in generation.leases}
-    decoded = fields.decode(Generation, generation, counts=counts, incarnation=incarnation)
-    return JoinAnswer(decoded, save=reply.save, left=reply.left)
+    origin = fields.decode(Origin, generation.origin)
+    decoded = fields.decode(
+        Generation, generation, counts=counts, incarnation=incarnation, origin=origin
+    )
+    return fields.decode(JoinAnswer, reply, generation=decoded)
 
 
 def encode_report(
@@ -89,6 +100,16 @@ def decode_note(content: bytes) -> Note:
         return Note(None, stops)
     message = replicas_pb2.ReplicaClaim.FromString(claim)
     return Note(fields.decode(Claim, message, lease=decode_ref(message.lease)), stops)
+
+
+def _encode_holding(holding: Holding) -> replicas_pb2.Holding:
+    spans = [
+        replicas_pb2.OriginSpan(
+            version=span.version, origin=fields.encode(replicas_pb2.Origin, span.origin)
+        )
+        for span in holding.origins
+    ]
+    return replicas_pb2.Holding(version=holding.version, origins=spans)
 
 
 def _encode_step(step: ReplicaStep) -> replicas_pb2.ReplicaStep:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edl_worker.core.replicas import Claim, Generation, Note, ReplicaStep, Report, ReportAnswer
+from edl_worker.core.kept_steps import KeptSteps
+from edl_worker.core.replicas import (
+    Claim,
+    Generation,
+    Note,
+    Origin,
+    ReplicaStep,
+    Report,
+    ReportAnswer,
+)
 from edl_worker.core.tasks import Lease, OutOfOrderError, TaskLostError
 
 
@@ -16,14 +25,19 @@ class MemberProgress:
         ended: the master has ended the generation.
         lost: this worker is no member any more.
         stopped: this worker makes no further step in it.
+        kept: the last steps of the values, also if these are of a former master.
     """
 
     def __init__(self, worker: int) -> None:
         self._worker = worker
+        self.kept = KeptSteps()
+        self.lost = False
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: the values, and all generations, are those of a former master."""
+        """Begin anew: all generations are those of a former master; ``kept`` has the values'."""
+        if self.lost:
+            self.kept.forget()
         self._version: int | None = None
         self.generation: Generation | None = None
         self.ended = self.lost = self.stopped = self._tells_all = False
@@ -56,6 +70,8 @@ class MemberProgress:
 
     def enter(self, generation: Generation) -> None:
         """Begin a generation; until ``on_values`` the values are the old ones."""
+        if self.generation is None and self._worker in generation.sources:
+            self._version = self.kept.version
         if self._worker not in generation.sources:
             self._version = self.version
         elif self._version != generation.version:
@@ -69,6 +85,10 @@ class MemberProgress:
     def on_values(self) -> None:
         """Record that the values are those of the generation's version."""
         assert self.generation is not None, "values come in a generation"
+        if self._worker not in self.generation.sources:
+            self.kept.begin(self.generation.version, self.generation.origin)
+        if self.generation.finish:
+            self.kept.forget()  # the values become others, without a step
         self._version = self.generation.version
 
     def stop(self, unreachable: int | None = None, cause: str = "") -> None:
@@ -120,7 +140,9 @@ class MemberProgress:
             if note.claim is not None
         }
         self._version += 1
-        self._steps.append(ReplicaStep(self._version, claims))
+        step = ReplicaStep(self._version, claims)
+        self._steps.append(step)
+        self.kept.add(step, Origin(self.generation.incarnation, self.generation.number))
         own = claims.get(self._worker)
         if own is not None:
             self._counts[own.lease.token] = own.minibatch + own.minibatches
@@ -154,6 +176,8 @@ class MemberProgress:
         if self.generation is None or report.generation != self.generation.number:
             return
         self._steps = [step for step in self._steps if step.version > answer.counted]
+        if answer.saved is not None:
+            self.kept.forget_until(answer.saved)
         self.ended = self.ended or answer.ended or answer.lost
         self.lost = self.lost or answer.lost
         self._tells_all = self._tells_all or answer.all_wanted

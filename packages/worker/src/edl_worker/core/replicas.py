@@ -64,6 +64,40 @@ class ReplicaStep:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """The generation that has made a version: equal ones mean that all steps up to it are equal.
+
+    Attributes:
+        incarnation: of the master.
+        number: of the generation.
+    """
+
+    incarnation: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class OriginSpan:
+    """The versions from one on that have an origin, until the next origin."""
+
+    version: int
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """The values that a member has, and the versions whose steps it can tell a new master.
+
+    Attributes:
+        version: of the values.
+        origins: in the order of their versions.
+    """
+
+    version: int
+    origins: tuple[OriginSpan, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Generation:
     """A list of members that train in step until the master ends it.
 
@@ -79,6 +113,7 @@ class Generation:
         finish: the optimizer's average becomes the values.
         addresses: of the members, at which their peers reach them; empty where they need none.
         incarnation: of the master, which counts generations anew.
+        origin: of the version.
     """
 
     number: int
@@ -92,6 +127,7 @@ class Generation:
     finish: bool = False
     addresses: tuple[str, ...] = ()
     incarnation: str = ""
+    origin: Origin = field(default=Origin("", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +138,13 @@ class JoinAnswer:
         generation: None: none has begun yet.
         save: the worker leaves, and nothing else has its values: it sends them, and asks again.
         left: the worker is no member any more.
+        steps_after: it asks again, and tells the steps after this version.
     """
 
     generation: Generation | None = None
     save: bool = False
     left: bool = False
+    steps_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +180,11 @@ class ReportAnswer:
         ended: the generation ends: the member stops, and reports that.
         lost: the worker is no member: its values must not be used further.
         all_wanted: the next report is to have the claims of all members.
+        saved: version of the master's last snapshot; None: it has none.
     """
 
     counted: int
     ended: bool = False
     lost: bool = False
     all_wanted: bool = False
+    saved: int | None = None

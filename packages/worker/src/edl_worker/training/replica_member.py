@@ -26,7 +26,7 @@ from edl_worker.core.collectives import (
 from edl_worker.core.exchange import ParameterReply, PullRequest
 from edl_worker.core.member_progress import MemberProgress
 from edl_worker.core.replica_engine import ReplicaEngine
-from edl_worker.core.replicas import Claim, Generation, Note
+from edl_worker.core.replicas import Claim, Generation, Holding, Note, ReplicaStep
 from edl_worker.core.step_engine import StepResult
 from edl_worker.core.tasks import Lease, MasterReplacedError, WorkerPhase
 from edl_worker.training.replica import ReceiveBuffer
@@ -75,6 +75,7 @@ class ReplicaMember:
         self._buffer = ReceiveBuffer(steps.layout.nbytes)
         self._sending: BackgroundCall[None] = BackgroundCall("values")
         self._leaves = False
+        self._steps_after: int | None = None  # the master wants to know the steps after this one
         self._stepped: tuple[int, float] | None = None  # the last step's generation and moment
         self._failure: Exception | None = None  # because of which this worker can be no member
         self._group: CollectiveGroup | None = None  # None: alone, or no member
@@ -113,12 +114,21 @@ class ReplicaMember:
             self._state.check()
             if self._state.master_replaced:
                 raise MasterReplacedError("a heartbeat or report has met another master")
-            answer = self._client.join(progress.number)
+            answer = self._client.join(progress.number, *self._tell_kept())
+            self._steps_after = answer.steps_after
             if answer.generation is not None:
                 self._enter(answer.generation)
             elif answer.left:
                 time.sleep(_IDLE_S)  # the job is over, as the answer to another call says
         return progress.is_member
+
+    def _tell_kept(self) -> tuple[Holding | None, tuple[ReplicaStep, ...]]:
+        """Return what a master should know that this worker has not been a member of."""
+        if self._progress.generation is not None:
+            return None, ()
+        with self._reporter.lock:
+            kept, after = self._progress.kept, self._steps_after
+            return kept.holding, () if after is None else kept.tell(after)
 
     def take_part(self) -> None:
         """Take part in a step without a minibatch if a peer waits for that; wait a little for it.
@@ -159,12 +169,14 @@ class ReplicaMember:
                 self._enter(answer.generation)
 
     def forget(self) -> None:
-        """Treat the values as no version of the present master."""
+        """Treat the values as no version of the present master, which may continue from them."""
+        self._restore()
+        self._steps_after = None
         self._close_group()
         self._collectives.release()
         with self._reporter.lock:
             self._progress.forget()
-        self._computed = self._aside = self._shown = self._failure = self._stepped = None
+        self._computed = self._failure = self._stepped = None
 
     def _take_part(self) -> None:
         if self._group is not None and self._group.is_awaited(_IDLE_S):
@@ -347,7 +359,8 @@ class ReplicaMember:
                 f"the master has no values of the frozen version {name}",
                 remedy="This is an internal error; see the master's log.",
             )
-        if have is not None:
+        is_kept = have is not None or self._progress.kept.version is not None
+        if self._shown is None and is_kept:
             self._aside = self._steps.pack()
         self._steps.assign(self._buffer.content)
         self._shown = name

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import grpc
 
 from edl_proto.v1 import replicas_pb2_grpc
 from edl_worker.codec import replicas as codec
-from edl_worker.core.replicas import JoinAnswer, Report, ReportAnswer
+from edl_worker.core.replicas import Holding, JoinAnswer, ReplicaStep, Report, ReportAnswer
 from edl_worker.transport.master_connection import MasterConnection, raise_reported
 
 
@@ -39,11 +41,19 @@ class ReplicaClient:
         """Name this layout of the values from now on."""
         self._fingerprint = layout_fingerprint
 
-    def join(self, after: int) -> JoinAnswer:
-        """Ask for a generation later than this one; wait for it, but not for long."""
-        wait_s = self._settings.task_wait_s
+    def join(
+        self, after: int, holding: Holding | None = None, steps: Sequence[ReplicaStep] = ()
+    ) -> JoinAnswer:
+        """Ask for a generation later than this one; wait for it, but not for long.
+
+        Args:
+            after: number of a generation.
+            holding: what this worker has from an earlier master.
+            steps: for which this master has asked.
+        """
+        wait_s, timeout_s = self._settings.task_wait_s, self._settings.call_timeout_s
         return self._connection.call(
-            "Join", lambda: self._join(after, wait_s, self._settings.call_timeout_s)
+            "Join", lambda: self._join(after, wait_s, timeout_s, holding, steps)
         )
 
     def join_while_leaving(self, after: int, within_s: float) -> JoinAnswer:
@@ -53,7 +63,14 @@ class ReplicaClient:
             "Join", lambda left_s: self._join(after, wait_s, left_s), within_s
         )
 
-    def _join(self, after: int, wait_s: float, timeout_s: float) -> JoinAnswer:
+    def _join(
+        self,
+        after: int,
+        wait_s: float,
+        timeout_s: float,
+        holding: Holding | None = None,
+        steps: Sequence[ReplicaStep] = (),
+    ) -> JoinAnswer:
         connection = self._connection
         request = codec.encode_join(
             connection.identity,
@@ -62,6 +79,8 @@ class ReplicaClient:
             after=after,
             wait_s=wait_s,
             address=self._address,
+            holding=holding,
+            steps=steps,
         )
         reply = self._stub.Join(request, timeout=wait_s + timeout_s)
         return codec.decode_join(reply, request.incarnation)
