@@ -17,10 +17,10 @@ ALLREDUCE = ("--strategy", "allreduce")
 TOTAL, EPOCHS = 803, 2
 
 
-def begin(edl: Edl, data: Path, held: HeldTraining, workers: int = 2) -> Path:
+def begin(edl: Edl, data: Path, held: HeldTraining, *more: str, workers: int = 2) -> Path:
     """Start a job that has trained a little; return the place of its model."""
     output = data.parent / "model"
-    command = train(data, TOTAL, output, *ALLREDUCE, epochs=EPOCHS, held=held)
+    command = train(data, TOTAL, output, *ALLREDUCE, *more, epochs=EPOCHS, held=held)
     edl(*command, "--num-workers", str(workers), "--name", "r", "--detach")
     eventually(lambda: records_trained(edl, "r") > 20, "some training")
     return output
@@ -91,6 +91,28 @@ def test_a_job_whose_workers_all_die_goes_back_to_its_snapshot(
     edl("wait", "r")
 
     check(output, TOTAL, EPOCHS)
+
+
+def test_workers_keep_what_they_have_trained_when_the_master_is_killed(
+    edl: Edl, numbered: Callable[..., Path], held: HeldTraining
+) -> None:
+    """The only snapshot is that of the beginning."""
+    output = begin(edl, numbered(TOTAL), held, "--snapshot-interval", "600")
+    workers, before = worker_pids(edl, "r"), edl.status("r")
+    master = json.loads((edl.job_dir("r") / "master.json").read_bytes())["pid"]
+
+    os.kill(master, signal.SIGKILL)
+    eventually(lambda: "StepsKept" in event_kinds(edl, "r"), "the next master")
+    after = edl.status("r")
+    assert int(after["progress"]["parameter_version"]) >= int(
+        before["progress"]["parameter_version"]
+    )
+    assert worker_pids(edl, "r") == workers
+    held.release()
+    edl("wait", "r")
+
+    check(output, TOTAL, EPOCHS)
+    assert int(edl.status("r")["records_replayed"]) == 0
 
 
 def test_a_stopped_job_is_resumed_by_other_workers(

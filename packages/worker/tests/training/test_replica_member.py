@@ -29,7 +29,7 @@ class Master:
     def __init__(self, *members: int) -> None:
         self._members = members
 
-    def join(self, after: int) -> JoinAnswer:
+    def join(self, after: int, *_: object) -> JoinAnswer:
         return JoinAnswer(Generation(1, self._members, version=0) if after == 0 else None)
 
     def report(self, incarnation: str, report: Report) -> ReportAnswer:

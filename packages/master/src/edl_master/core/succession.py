@@ -71,7 +71,7 @@ class Succession:
             self._expected.discard(worker)
 
     def refuse(self, worker: WorkerId, now: float) -> None:
-        """Treat what a worker holds as nothing: its steps cannot count, or it does not tell them."""
+        """Treat what a worker holds as nothing: its steps cannot count, or are not told."""
         self._offers[worker], self._since = None, now - WAIT_S
 
     def is_overdue(self, now: float) -> bool:
