@@ -101,7 +101,6 @@ class World:
             yield "decide", 0
         for worker, member in self.members.items():
             for name in (
-                "meet",
                 "join",
                 "begin",
                 "fetch",
@@ -149,20 +148,20 @@ class World:
         self.members[worker] = Member(self.incarnation)
         self.workers += 1
 
-    def can_meet(self, _: int, member: Member) -> bool:
-        return member.incarnation != self.incarnation
-
-    def do_meet(self, worker: int) -> None:
-        self.members[worker].meet(self.incarnation)
-
     def can_join(self, worker: int, member: Member) -> bool:
-        if member.is_fenced or member.leaves or member.incarnation != self.incarnation:
+        if member.incarnation != self.incarnation:
+            return True  # as a member of the group before, it makes steps until then
+        if member.is_fenced or member.leaves:
             return False
         if self.succession is not None:
             return worker not in self.succession._offers
         return worker not in self.group._reached and worker not in self.group._joining
 
     def do_join(self, worker: int) -> None:
+        if self.members[worker].incarnation != self.incarnation:
+            self.members[worker].meet(self.incarnation)
+            if self.members[worker].leaves:
+                return
         if self.succession is not None:
             self.succession.offer(WorkerId(worker), self.members[worker].holding, 0.0)
             return
