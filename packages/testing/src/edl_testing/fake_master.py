@@ -79,8 +79,8 @@ class FakeMaster(FakeLedger):
             "tasks": [(task.applied, task.done) for task in self.all_tasks()],
         }
 
-    def restart(self, snapshot: dict[str, Any]) -> None:
-        """Restart as another incarnation, from a snapshot."""
+    def restart(self, snapshot: dict[str, Any], *, inherits: bool = False) -> None:
+        """Restart as another incarnation, from a snapshot, or what workers have made of it."""
         self.stop()
         with self.changed:
             self.incarnation += "+"
@@ -88,6 +88,7 @@ class FakeMaster(FakeLedger):
             self.accumulated.clear()
             self.initialized = snapshot["initialized"]
             self.replicas = FakeReplicas(self)
+            self.replicas.inherits = inherits
             self.replicas.counted = self.replicas.stored = snapshot["version"]
             self.values, self.version = snapshot["values"].copy(), snapshot["version"]
             for task, (applied, done) in zip(self.all_tasks(), snapshot["tasks"], strict=True):

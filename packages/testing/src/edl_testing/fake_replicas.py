@@ -42,6 +42,7 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         next: options of the next generation: ``save``, ``finish``, ``learning_rate``.
         joining: workers that wait for the next generation, in order.
         saving: member that was asked for its values when it left.
+        inherits: the first generation begins with what its members have from another master.
     """
 
     def __init__(self, tasks: ReplicaTasks) -> None:
@@ -52,7 +53,8 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         self.steps: list[pb.ReplicaStep] = []
         self.next: dict[str, Any] = {}
         self.saving: int | None = None
-        self.is_ending = False
+        self.is_ending = self.inherits = False
+        self._holdings: dict[int, pb.Holding] = {}
         self._reached: dict[int, int | None] = {}
         self._stopped: set[int] = set()
         self._complete: set[int] = set()
@@ -64,7 +66,7 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
 
     def is_undecided(self, worker: int) -> bool:
         """Whether steps may still count that a worker who is gone was part of."""
-        return worker in self._gone
+        return worker in self._gone or self.inherits
 
     # --- what a test or the master does, with the lock held --------------------------------
 
@@ -114,7 +116,14 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
                 return pb.JoinReply(left=True)
             if worker not in self._reached and worker not in self.joining:
                 self.joining.append(worker)
-                self.end()
+                self._holdings[worker] = request.holding
+                if not self.inherits:
+                    self.end()
+            if self.inherits and len(self.joining) == self._tasks.workers_wanted:
+                if self._farthest == worker and not request.steps:
+                    return pb.JoinReply(steps_after=self.counted)
+                if self._farthest == worker:
+                    self._inherit(request)
             self._tasks.changed.wait_for(
                 lambda: self._newer(request) or self.saving == worker or self._has_left(worker),
                 WAIT_S,
@@ -164,6 +173,37 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
         if incarnation != self._tasks.incarnation:
             raise EdlError(ErrorCode.STALE_INCARNATION, "the master was replaced")
 
+    @property
+    def _farthest(self) -> int:
+        return max(self.joining, key=lambda worker: self._holdings[worker].version)
+
+    def _inherit(self, request: pb.JoinRequest) -> None:
+        """Count what workers have trained since the snapshot, and begin with those that have it."""
+        for step in request.steps:
+            self.counted += 1
+            assert step.version == self.counted
+            self.steps.append(step)
+            for each in step.claims:
+                (task,) = [
+                    t for t in self._tasks.all_tasks() if t.lease.task == each.claim.lease.task
+                ]
+                assert task.applied == each.claim.minibatch, f"not in order: {each}"
+                task.applied += 1
+                self._tasks.received.counted.append((task.lease.task.number, each.claim.minibatch))
+        end = (
+            self._holdings[request.worker_id].version,
+            self._holdings[request.worker_id].origins[-1],
+        )
+        assert end[0] == self.counted
+        for worker in list(self.joining):
+            held = self._holdings[worker]
+            if held.origins and (held.version, held.origins[-1]) == end:
+                self.joining.remove(worker)
+                self._reached[worker] = self.counted
+                self._stopped.add(worker)
+        self.inherits = False
+        self._continue()
+
     def _newer(self, request: pb.JoinRequest) -> bool:
         present = self.generations[-1:]
         return bool(
@@ -211,7 +251,8 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
     def _continue(self) -> None:
         if (self.generations and not self.is_ending) or self._stopped != set(self._reached):
             return
-        if not self.generations and len(self.joining) < self._tasks.workers_wanted:
+        arrived = len(self.joining) + len(self._reached)
+        if not self.generations and arrived < self._tasks.workers_wanted:
             return
         if self._lacks_claims():
             return

@@ -210,7 +210,10 @@ def test_values_that_a_task_has_put_aside_come_back(
     assert "stage-0" in [pull.frozen for pull in master.received.pulls]
 
 
-def test_workers_go_back_to_what_a_new_master_has(master: FakeMaster, start: StartProcess) -> None:
+@pytest.mark.parametrize("inherits", [False, True])
+def test_workers_go_back_to_what_a_new_master_has_or_go_on(
+    inherits: bool, master: FakeMaster, start: StartProcess
+) -> None:
     processes = begin(master, start)
     with master.changed:
         master.replicas.end(save=True)
@@ -218,9 +221,12 @@ def test_workers_go_back_to_what_a_new_master_has(master: FakeMaster, start: Sta
     snapshot, counted = master.snapshot(), list(master.received.counted)
     master.leases_left = 2
     master.wait_for(lambda: len(master.received.counted) == 30, "steps that get lost")
-    master.restart(snapshot)
-    with master.changed:
-        master.received.counted[:] = counted
+    trained = master.replicas.counted
+    master.received.counted[:] = counted
+    master.restart(snapshot, inherits=inherits)
     go_on(master)
     assert [process.wait(WAIT_S) for process in processes] == [0, 0]
     check(master)
+    begun = master.replicas.generations[0]
+    assert begun.version >= trained if inherits else begun.version == snapshot["version"]
+    assert bool(begun.sources) is inherits
