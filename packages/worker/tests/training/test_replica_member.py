@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 from unittest import mock
@@ -15,7 +16,15 @@ from edl_worker.collectives.shared_memory import SharedMemory
 from edl_worker.concurrency.shared_state import SharedState
 from edl_worker.core.collectives import Collectives
 from edl_worker.core.exchange import ParameterReply
-from edl_worker.core.replicas import Generation, JoinAnswer, Report, ReportAnswer
+from edl_worker.core.replicas import (
+    Generation,
+    Holding,
+    JoinAnswer,
+    Origin,
+    OriginSpan,
+    Report,
+    ReportAnswer,
+)
 from edl_worker.training.replica_member import ReplicaMember
 from edl_worker.training.replica_reporter import INTERVAL_S, REPORTS_PER_S, report_interval
 
@@ -62,6 +71,36 @@ def test_one_that_is_alone_keeps_no_memory_for_the_next_generation() -> None:
     assert collectives.mock_calls == [mock.call.release()]
     member.forget()
     assert collectives.mock_calls == [mock.call.release()] * 2
+
+
+def test_values_that_a_task_has_put_aside_are_told_to_the_next_master() -> None:
+    steps, parameters = LinearSteps(Line()), mock.Mock()
+    parameters.pull.return_value = ParameterReply(version=0, initialized=True)
+    client: Any = Master(0)
+    member = ReplicaMember(
+        steps, parameters, client, mock.create_autospec(Collectives), SharedState(), "mean"
+    )
+    member.join()
+    own = bytes(steps.pack())
+
+    def pull(_: object, buffer: Callable[[int], memoryview], nbytes: int) -> ParameterReply:
+        buffer(nbytes)[:] = bytes(nbytes - 4) + b"\x01\x01\x80\x3f"
+        return ParameterReply(version=9, initialized=True, nbytes=nbytes)
+
+    parameters.pull.side_effect = pull
+    member.use_frozen("evaluation-0")
+    assert bytes(steps.pack()) != own
+
+    member.forget()
+    assert bytes(steps.pack()) == own
+    client.join = mock.Mock(return_value=JoinAnswer())
+    member.join()
+    holding = Holding(0, (OriginSpan(0, Origin("", 0)),))
+    client.join.assert_called_with(0, holding, ())
+
+    member.use_frozen("evaluation-1")  # before it knows whether its values go on
+    member.forget()
+    assert bytes(steps.pack()) == own
 
 
 def test_members_of_a_large_group_report_less_often() -> None:
