@@ -249,7 +249,7 @@ def test_when_all_members_die_the_job_goes_back_to_its_snapshot() -> None:
     ("records", "budget"),
     [
         (2, Budget(kill=1, fence=1)),
-        (1, Budget(fence=1, restart=1)),
+        (1, Budget(restart=1)),
         (1, Budget(leave=1, save=1)),
         (1, Budget(kill=1, save=1, flush=1)),
         (1, Budget(accuse=1, kill=1)),
@@ -257,7 +257,7 @@ def test_when_all_members_die_the_job_goes_back_to_its_snapshot() -> None:
     ],
     ids=[
         "kill and fence",
-        "fence and restart",
+        "restart",
         "leave and save",
         "kill, save and flush",
         "accuse and kill",
@@ -270,6 +270,38 @@ def test_every_order_of_events_counts_each_record_once(records: int, budget: Bud
     world.do_start(1)
 
     assert explore(world) > 1_000
+
+
+TWO_MEMBERS = """
+    join 0, begin 0, fetch 0, report 0, join 1, stop 0, begin 0, begin 1, fetch 1, report 1,
+    add 0, add 1, take 0"""
+"""A step that only the first of two members has."""
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        TWO_MEMBERS,
+        # It is given up. The second one makes another first step, of which there is a snapshot.
+        TWO_MEMBERS
+        + """, fence 0, stop 1, begin 1, add 1, take 1, report 1, want_values 0, stop 1, begin 1,
+        send 1""",
+        # The only member is given up. The next master counts less than that member holds.
+        """join 0, begin 0, fetch 0, report 0, add 0, take 0, report 0, add 0, take 0, report 0,
+        fence 0, join 1, decide 0, begin 1, fetch 1, report 1, add 1, take 1, report 1""",
+    ],
+    ids=["half a step", "a snapshot of another step", "fewer steps of a later master"],
+)
+def test_a_new_master_continues_from_what_members_hold_in_every_order_of_events(way: str) -> None:
+    world = World((0, 1), Budget(fence=1, save=1))
+    world.do_start(0)
+    world.do_start(1)
+    for action in way.split(","):
+        name, worker = action.split()
+        world.act((name, int(worker)))
+    world.budget = Budget(restart=1)
+
+    assert explore(world) > 100
 
 
 def test_random_lives_count_each_record_once() -> None:
