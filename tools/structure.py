@@ -29,8 +29,8 @@ _SERVICE_PARTS = {"App", "Config", "Metrics", "Server", "Tick"}
 # Terms of the protocol between master and worker. Neither package imports the other, and their
 # cores do not import protobuf, so each has a type of its own for the same thing.
 _TERMS_OF_MASTER_AND_WORKER = {
-    "Generation", "HeartbeatAnswer", "JobType", "Lease", "MetricState", "PushOutcome", "TaskKey",
-    "TaskType",
+    "Generation", "HeartbeatAnswer", "Holding", "JobType", "Lease", "MetricState", "PushOutcome",
+    "TaskKey", "TaskType", "VersionOrigin",
 }  # fmt: skip
 # Terms of the build protocol, for the same reason on the sides of client and builder.
 _TERMS_OF_CLIENT_AND_BUILDER = {"BuildRequest", "BuildStatus"}

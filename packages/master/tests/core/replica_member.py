@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from edl_master.core.generations import Origin
+from edl_master.core.generations import VersionOrigin
 from edl_master.core.identifiers import Version, WorkerId
 from edl_master.core.succession import Holding
 
@@ -34,7 +34,7 @@ class Member:
     incarnation: int = 0
     generation: int | None = None
     history: tuple[Added, ...] | None = None
-    origins: tuple[tuple[int, Origin], ...] = ()
+    origins: tuple[tuple[int, VersionOrigin], ...] = ()
     record: int | None = None
     reported: int | None = None
     counted: int = 0
@@ -50,7 +50,7 @@ class Member:
             {WorkerId(w): record for w, record in step if complete or w == worker} for step in steps
         ]
 
-    def fetch(self, history: tuple[Added, ...], origin: Origin) -> None:
+    def fetch(self, history: tuple[Added, ...], origin: VersionOrigin) -> None:
         """Use the values of a version with this origin."""
         self.history, self.origins = history, ((len(history), origin),)
 
@@ -58,7 +58,7 @@ class Member:
         """Apply a step of its generation."""
         assert self.history is not None
         self.history = (*self.history, step)
-        origin = Origin(str(self.incarnation), self.generation or 0)
+        origin = VersionOrigin(str(self.incarnation), self.generation or 0)
         if self.origins[-1][1] != origin:
             self.origins = (*self.origins, (len(self.history), origin))
 
@@ -71,7 +71,7 @@ class Member:
 
     @property
     def holding(self) -> Holding | None:
-        """What it tells a new master."""
+        """The values that it names to a new master."""
         if self.history is None:
             return None
         origins = tuple((Version(first), origin) for first, origin in self.origins)

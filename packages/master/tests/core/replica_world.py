@@ -6,12 +6,12 @@ slots are filled, each of them can take the step, as with memory that they share
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
-from replica_member import Action, Added, Budget, Member
+from replica_member import Action, Added, Member
+from replica_state import WorldState
+from replica_succession import begin_restored, may_begin, restart_master
 
 from edl_master.core.generations import (
     BeginGeneration,
@@ -20,74 +20,20 @@ from edl_master.core.generations import (
     GroupEffect,
     LoseValues,
     NotAMember,
-    Origin,
     ReleaseLeases,
     SaveValues,
     ValuesSaved,
 )
 from edl_master.core.identifiers import Version, WorkerId
-from edl_master.core.replica_group import ReplicaGroup
-from edl_master.core.succession import Succession
 
 _COSTS = {name: name for name in ("kill", "fence", "leave", "restart", "accuse")}
 _COSTS |= {"start": "join", "want_values": "save", "flush": "flush"}
 
 
-@dataclass(slots=True)
-class World:
-    """One state of everything.
+class World(WorldState):
+    """A state in which things can happen."""
 
-    Attributes:
-        group: the code that is tried.
-        records: those of the job.
-        held: records that each worker has leased.
-        deaths: of workers that the master has not noticed.
-        slots: what is added to a step, by incarnation, generation and version.
-        ledger: the steps that count.
-        sent: values that members have sent to the store.
-        snapshot: ledger and values as they were saved together last.
-        origin: of the snapshot.
-        incarnation: of the master.
-        succession: what workers of the master before hold; None: it is decided.
-        former: what that master had counted, and the members of its last generation.
-    """
-
-    records: tuple[int, ...]
-    budget: Budget
-    group: ReplicaGroup[int | None] = field(
-        default_factory=lambda: ReplicaGroup(Version(0), incarnation="0")
-    )
-    members: dict[int, Member] = field(default_factory=dict)
-    held: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    deaths: tuple[int, ...] = ()
-    slots: dict[tuple[int, int, int], dict[int, int | None]] = field(default_factory=dict)
-    ledger: tuple[Added, ...] = ()
-    sent: dict[int, tuple[Added, ...]] = field(default_factory=dict)
-    snapshot: tuple[Added, ...] = ()
-    origin: Origin = field(default_factory=lambda: Origin("0", 0))
-    incarnation: int = 0
-    succession: Succession | None = None
-    former: tuple[tuple[Added, ...], frozenset[int]] = ((), frozenset())
-    workers: int = 0
-    sizes: tuple[tuple[tuple[int, int], int], ...] = ()
-
-    def copy(self) -> World:
-        """Return a copy that shares nothing that changes."""
-        new = copy.copy(self)
-        new.budget = copy.copy(self.budget)
-        new.group = copy.copy(self.group)
-        for name, value in vars(self.group).items():
-            if isinstance(value, dict | set):
-                setattr(new.group, name, value.copy())
-        new.group.steps = {made: dict(step) for made, step in self.group.steps.items()}
-        new.members = {number: copy.copy(member) for number, member in self.members.items()}
-        new.held = dict(self.held)
-        new.slots = {at: dict(slots) for at, slots in self.slots.items()}
-        new.sent = dict(self.sent)
-        if self.succession is not None:
-            new.succession = copy.copy(self.succession)
-            new.succession._offers = dict(self.succession._offers)
-        return new
+    __slots__ = ()
 
     # --- what can happen -------------------------------------------------------------------
 
@@ -97,7 +43,7 @@ class World:
             yield "notice", worker
         if self.group._is_paused:
             yield "tick", 0
-        if self._may_decide():
+        if may_begin(self):
             yield "decide", 0
         for worker, member in self.members.items():
             for name in (
@@ -168,42 +114,9 @@ class World:
         self.members[worker].history = None
         self.perform(self.group.join(WorkerId(worker)))
 
-    def _may_decide(self) -> bool:
-        if self.succession is None or not self.succession._offers:
-            return False
-        chosen = self.succession.choose()
-        return chosen is None or chosen in self.members  # it has to tell its steps
-
     def do_decide(self, _: int) -> None:
-        """Begin with what the workers of an earlier master hold, or with the snapshot."""
-        assert self.succession is not None
-        chosen, inherited = self.succession.choose(), self.succession.decide()
-        if chosen is not None:
-            history = self.members[chosen].history
-            assert history is not None
-            assert history[: len(self.snapshot)] == self.snapshot, "it does not continue this"
-            self._check_former(history)
-            self.ledger = history
-        for worker in self.succession._offers:
-            if (member := self.members.get(worker)) is None:
-                continue
-            if worker in inherited.holders:
-                assert member.history == self.ledger, "equal origins, but other values"
-            else:
-                member.history = None
-        self.succession = None
-        at = Version(len(self.snapshot))
-        self.group = ReplicaGroup(at, self.origin, str(self.incarnation), inherited)
+        begin_restored(self)
         self.perform(self.group.flush())
-
-    def _check_former(self, history: tuple[Added, ...]) -> None:
-        """Check that nothing is lost if a member of the last generation can tell its steps."""
-        assert self.succession is not None
-        counted, members = self.former
-        for worker, holding in self.succession._offers.items():
-            is_fit = holding is not None and holding.find_origin(self.succession.version)
-            if worker in members and is_fit == self.origin and worker in self.members:
-                assert history[: len(counted)] == counted, "steps that counted are lost"
 
     def can_begin(self, worker: int, member: Member) -> bool:
         present = self.group.generation
@@ -435,16 +348,7 @@ class World:
         self.perform(self.group.leave(WorkerId(worker)))
 
     def do_restart(self, _: int) -> None:
-        """The master dies; the next one continues from what members hold, or its snapshot."""
-        present = self.group.generation
-        members = frozenset(present.members if present else ())
-        fenced = {worker for worker, member in self.members.items() if member.is_fenced}
-        self.former = self.ledger, members - fenced
-        self.ledger, self.held, self.sent = self.snapshot, {}, {}
-        self.incarnation += 1
-        at, incarnation = Version(len(self.snapshot)), str(self.incarnation)
-        self.group = ReplicaGroup(at, self.origin, incarnation)
-        self.succession = Succession(at, self.origin)
+        restart_master(self)
 
     def perform(self, effects: list[GroupEffect[int | None]]) -> None:
         """Carry out what the group has decided."""

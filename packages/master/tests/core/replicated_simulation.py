@@ -8,7 +8,7 @@ from simulation import Plane, Process, World, count_records
 
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
-from edl_master.core.generations import Origin
+from edl_master.core.generations import VersionOrigin
 from edl_master.core.identifiers import AppliedCount, HeldLease, TaskType, Token, Version
 from edl_master.core.replica_events import (
     CountReplicaStep,
@@ -61,7 +61,7 @@ class Member:
     begun: GenerationBegun | None = None
     history: History | None = None
     counted: int = 0
-    origins: tuple[tuple[Version, Origin], ...] = ()
+    origins: tuple[tuple[Version, VersionOrigin], ...] = ()
     incarnation: str = ""
     wanted: Version | None = None
     """The version after which the master wants to know the steps."""
@@ -89,7 +89,7 @@ class Member:
         assert self.history is not None
         assert self.begun is not None
         self.history = (*self.history, step)
-        origin = Origin(self.incarnation, self.begun.generation.number)
+        origin = VersionOrigin(self.incarnation, self.begun.generation.number)
         if self.origins[-1][1] != origin:
             self.origins = (*self.origins, (Version(len(self.history)), origin))
 
@@ -101,7 +101,7 @@ class Member:
 
     @property
     def holding(self) -> Holding | None:
-        """What it tells a new master."""
+        """The values that it names to a new master."""
         if self.history is None or not self.origins:
             return None
         return Holding(Version(len(self.history)), self.origins)

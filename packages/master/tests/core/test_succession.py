@@ -11,7 +11,7 @@ from fakes.job_settings import job_settings
 
 from edl_master.core import effects as fx
 from edl_master.core import events as ev
-from edl_master.core.generations import Inheritance, Origin
+from edl_master.core.generations import Inheritance, VersionOrigin
 from edl_master.core.identifiers import (
     HeldLease,
     InstanceId,
@@ -44,11 +44,11 @@ SETTINGS = job_settings(
     incarnation="new",
 )
 A, B, C = WorkerId(0), WorkerId(1), WorkerId(2)
-FIRST, SECOND, THIRD = Origin("old", 1), Origin("old", 2), Origin("old", 3)
+FIRST, SECOND, THIRD = VersionOrigin("old", 1), VersionOrigin("old", 2), VersionOrigin("old", 3)
 Kind = TypeVar("Kind")
 
 
-def holding(version: int, *origins: tuple[int, Origin]) -> Holding:
+def holding(version: int, *origins: tuple[int, VersionOrigin]) -> Holding:
     return Holding(Version(version), tuple((Version(first), each) for first, each in origins))
 
 
@@ -91,7 +91,7 @@ def test_what_does_not_continue_the_snapshot_is_not_used(held: Holding | None) -
 
 def test_workers_that_ran_before_are_waited_for_but_not_for_ever() -> None:
     made = succession(A, B)
-    assert not made.has_waited(100.0), "nobody has joined"
+    assert not made.has_waited(100.0), "no worker has joined"
     made.offer(A, None, 100.0)
     assert not made.has_waited(100.0)
     assert made.has_waited(100.0 + WAIT_S)
@@ -139,7 +139,7 @@ class Job:
 
     def join(self, worker: WorkerId, steps: int = 0, *told: ReplicaStep) -> list[fx.Effect]:
         """Join with so many steps that were made since the snapshot."""
-        origins = ((0, Origin("old", 0)), (1, FIRST))[: 1 + (steps > 0)]
+        origins = ((0, VersionOrigin("old", 0)), (1, FIRST))[: 1 + (steps > 0)]
         held = holding(steps, *origins)
         return self.tell(GenerationRequested(worker, instance(worker), 0, held, told))
 

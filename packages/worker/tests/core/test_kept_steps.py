@@ -12,15 +12,15 @@ from edl_worker.core.replicas import (
     Generation,
     Holding,
     Note,
-    Origin,
     OriginSpan,
     ReplicaStep,
     Report,
     ReportAnswer,
+    VersionOrigin,
 )
 from edl_worker.core.tasks import Lease, TaskKey, TaskType
 
-START, FIRST, SECOND = Origin("one", 0), Origin("one", 1), Origin("one", 2)
+START, FIRST, SECOND = VersionOrigin("one", 0), VersionOrigin("one", 1), VersionOrigin("one", 2)
 LEASE = Lease(TaskKey(TaskType.TRAINING, 0, 0), token=7, skip_minibatches=0)
 NOTES = [Note(Claim(LEASE.ref, 0, records=8, loss=0.5), stops=False)]
 
@@ -34,7 +34,7 @@ def kept_until(version: int) -> KeptSteps:
     return kept
 
 
-def spans(kept: KeptSteps) -> list[tuple[int, Origin]]:
+def spans(kept: KeptSteps) -> list[tuple[int, VersionOrigin]]:
     assert kept.holding is not None
     return [(span.version, span.origin) for span in kept.holding.origins]
 
@@ -90,7 +90,7 @@ def test_a_member_goes_on_with_its_values_under_another_master() -> None:
     progress.enter(Generation(1, (0,), 4, sources=(0,), incarnation="two", origin=FIRST))
     progress.on_values()
     progress.on_step(NOTES)
-    assert spans(progress.kept) == [(3, START), (4, FIRST), (5, Origin("two", 1))]
+    assert spans(progress.kept) == [(3, START), (4, FIRST), (5, VersionOrigin("two", 1))]
 
 
 def test_a_member_that_gets_other_values_keeps_the_steps_from_these_on() -> None:

@@ -20,10 +20,10 @@ from edl_worker.core.replicas import (
     Generation,
     Holding,
     JoinAnswer,
-    Origin,
     OriginSpan,
     Report,
     ReportAnswer,
+    VersionOrigin,
 )
 from edl_worker.training.replica_member import ReplicaMember
 from edl_worker.training.replica_reporter import INTERVAL_S, REPORTS_PER_S, report_interval
@@ -95,7 +95,7 @@ def test_values_that_a_task_has_put_aside_are_told_to_the_next_master() -> None:
     assert bytes(steps.pack()) == own
     client.join = mock.Mock(return_value=JoinAnswer())
     member.join()
-    holding = Holding(0, (OriginSpan(0, Origin("", 0)),))
+    holding = Holding(0, (OriginSpan(0, VersionOrigin("", 0)),))
     client.join.assert_called_with(0, holding, ())
 
     member.use_frozen("evaluation-1")  # before it knows whether its values go on

@@ -20,7 +20,7 @@ class NotAMember(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Origin:
+class VersionOrigin:
     """The generation in which a version was made: equal ones at one version mean equal histories.
 
     Attributes:
@@ -34,7 +34,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Inheritance:
-    """What the workers of an earlier master hold, and a new group begins with.
+    """The values of an earlier master's workers that a new group begins with.
 
     Attributes:
         version: of the values.
@@ -44,7 +44,7 @@ class Inheritance:
     """
 
     version: Version
-    origin: Origin
+    origin: VersionOrigin
     holders: tuple[WorkerId, ...]
     joining: tuple[WorkerId, ...]
 
@@ -63,7 +63,7 @@ class Saving:
 
     worker: WorkerId
     version: Version
-    origin: Origin
+    origin: VersionOrigin
     finishes: bool = False
     is_sent: bool = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic
 
-from edl_master.core.generations import Claim, Generation, Origin
+from edl_master.core.generations import Claim, Generation, VersionOrigin
 from edl_master.core.identifiers import Version, WorkerId
 
 
@@ -22,7 +22,7 @@ class GroupProgress(Generic[Claim]):
         is_lost: whether the values are gone; nothing else happens then.
     """
 
-    def __init__(self, version: Version, origin: Origin, incarnation: str) -> None:
+    def __init__(self, version: Version, origin: VersionOrigin, incarnation: str) -> None:
         self.counted = self.stored = version
         self.origin = self.stored_origin = origin
         self.generation: Generation | None = None
@@ -87,9 +87,9 @@ class GroupProgress(Generic[Claim]):
         versions = self._reached.values()
         return all(version is not None and version >= generation.version for version in versions)
 
-    def _find_origin(self, version: Version) -> Origin:
+    def _find_origin(self, version: Version) -> VersionOrigin:
         """Return the origin of a version that the present generation has begun with, or made."""
         present = self.generation
         if present is None or self._is_replaced or version <= present.version:
             return self.origin
-        return Origin(self._incarnation, present.number)
+        return VersionOrigin(self._incarnation, present.number)

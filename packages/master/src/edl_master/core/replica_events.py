@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from edl_master.core.generations import Generation, Origin
+from edl_master.core.generations import Generation, VersionOrigin
 from edl_master.core.identifiers import HeldLease, InstanceId, Token, Version, WorkerId
 from edl_master.core.succession import Holding
 
@@ -92,7 +92,7 @@ class GenerationBegun:
     leases: tuple[tuple[HeldLease, int], ...]
     next_token: Token
     learning_rate: float | None
-    origin: Origin
+    origin: VersionOrigin
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,12 +35,12 @@ from edl_master.core.generations import (
     Inheritance,
     LoseValues,
     NotAMember,
-    Origin,
     ReleaseLeases,
     SaveValues,
     Saving,
     Step,
     ValuesSaved,
+    VersionOrigin,
 )
 from edl_master.core.group_progress import GroupProgress
 from edl_master.core.identifiers import Version, WorkerId
@@ -59,11 +59,11 @@ class ReplicaGroup(GroupProgress[Claim]):
     def __init__(
         self,
         version: Version,
-        origin: Origin | None = None,
+        origin: VersionOrigin | None = None,
         incarnation: str = "",
         inherited: Inheritance | None = None,
     ) -> None:
-        super().__init__(version, origin or Origin(incarnation, 0), incarnation)
+        super().__init__(version, origin or VersionOrigin(incarnation, 0), incarnation)
         self._number = 0
         self._accusations: tuple[Accusation, ...] = ()
         self._leaving: set[WorkerId] = set()
@@ -229,7 +229,7 @@ class ReplicaGroup(GroupProgress[Claim]):
     def replace_values(self, version: Version) -> list[GroupEffect[Claim]]:
         """Have the members take other values from the store: those of a version without a step."""
         self.counted = self.stored = version
-        self.origin = self.stored_origin = Origin(self._incarnation, self._number + 1)
+        self.origin = self.stored_origin = VersionOrigin(self._incarnation, self._number + 1)
         self._reached = dict.fromkeys(self._reached)
         self.steps = {}
         self._is_replaced = True

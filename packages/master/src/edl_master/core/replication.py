@@ -34,10 +34,10 @@ from edl_master.core.generations import (
     GroupEffect,
     LoseValues,
     NotAMember,
-    Origin,
     ReleaseLeases,
     SaveValues,
     ValuesSaved,
+    VersionOrigin,
 )
 from edl_master.core.identifiers import HeldLease, TaskKey, TaskType, Token, Version, WorkerId
 from edl_master.core.inherited_steps import InheritedSteps
@@ -122,7 +122,7 @@ class Replication:
         self, version: Version, origin: Sequence[Any] | None, learning_rate: float | None
     ) -> None:
         """Begin with the values of a snapshot, or with what workers have made of them since."""
-        at = Origin(*origin) if origin else Origin(self._incarnation, 0)
+        at = VersionOrigin(*origin) if origin else VersionOrigin(self._incarnation, 0)
         self._group = ReplicaGroup(version, at, self._incarnation)
         self._succession = Succession(version, at)
         self._learning_rate = learning_rate

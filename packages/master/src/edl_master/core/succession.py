@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from edl_master.core.generations import Inheritance, Origin
+from edl_master.core.generations import Inheritance, VersionOrigin
 from edl_master.core.identifiers import Version, WorkerId
 
 WAIT_S = 5.0
@@ -27,28 +27,28 @@ class Holding:
     """
 
     version: Version
-    origins: tuple[tuple[Version, Origin], ...]
+    origins: tuple[tuple[Version, VersionOrigin], ...]
 
-    def find_origin(self, version: Version) -> Origin | None:
+    def find_origin(self, version: Version) -> VersionOrigin | None:
         """Return the origin of a version; None: the worker does not know it."""
         known = [origin for first, origin in self.origins if first <= version <= self.version]
         return known[-1] if known else None
 
     @property
-    def end(self) -> tuple[Origin, Version]:
+    def end(self) -> tuple[VersionOrigin, Version]:
         """The origin and version of the values; larger where they are of a later generation."""
         return self.origins[-1][1], self.version
 
 
 class Succession:
-    """What the workers of an earlier master hold, until it is decided what they continue from.
+    """The holdings of an earlier master's workers, until the one is chosen that the job continues.
 
     Attributes:
         version: of the snapshot.
         origin: of this version.
     """
 
-    def __init__(self, version: Version, origin: Origin) -> None:
+    def __init__(self, version: Version, origin: VersionOrigin) -> None:
         self.version = version
         self.origin = origin
         self._expected: set[WorkerId] | None = None

@@ -6,7 +6,7 @@ import grpc
 
 from edl_master import codec
 from edl_master.control.job_controller import JobController
-from edl_master.core.generations import Origin
+from edl_master.core.generations import VersionOrigin
 from edl_master.core.identifiers import InstanceId, Version, WorkerId
 from edl_master.core.replica_events import (
     GenerationBegun,
@@ -124,7 +124,7 @@ class ReplicasServicer(replicas_pb2_grpc.ReplicasServicer):
             learning_rate=begun.learning_rate,
             finish=generation.finishes,
             addresses=[self._addresses.get(worker, "") for worker in generation.members],
-            origin=replicas_pb2.Origin(
+            origin=replicas_pb2.VersionOrigin(
                 incarnation=begun.origin.incarnation, number=begun.origin.number
             ),
         )
@@ -132,7 +132,7 @@ class ReplicasServicer(replicas_pb2_grpc.ReplicasServicer):
 
 def _holding_from(request: replicas_pb2.JoinRequest) -> Holding | None:
     spans = request.holding.origins
-    origins = (Origin(span.origin.incarnation, span.origin.number) for span in spans)
+    origins = (VersionOrigin(span.origin.incarnation, span.origin.number) for span in spans)
     versions = (Version(span.version) for span in spans)
     version = Version(request.holding.version)
     return Holding(version, tuple(zip(versions, origins, strict=True))) if spans else None

@@ -109,7 +109,7 @@ class MemberClaim(_message.Message):
 Global___MemberClaim: _TypeAlias = MemberClaim  # noqa: Y015
 
 @_typing.final
-class Origin(_message.Message):
+class VersionOrigin(_message.Message):
     """The generation that has made a version (docs/adr/0035): equal origins at one version mean that the
     steps up to it are the same.
     """
@@ -134,7 +134,7 @@ class Origin(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Origin: _TypeAlias = Origin  # noqa: Y015
+Global___VersionOrigin: _TypeAlias = VersionOrigin  # noqa: Y015
 
 @_typing.final
 class OriginSpan(_message.Message):
@@ -146,12 +146,12 @@ class OriginSpan(_message.Message):
     ORIGIN_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     @_builtins.property
-    def origin(self) -> Global___Origin: ...
+    def origin(self) -> Global___VersionOrigin: ...
     def __init__(
         self,
         *,
         version: _builtins.int = ...,
-        origin: Global___Origin | None = ...,
+        origin: Global___VersionOrigin | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["origin", b"origin"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -238,7 +238,7 @@ class Generation(_message.Message):
         """of the members, by rank, as JoinRequest has them"""
 
     @_builtins.property
-    def origin(self) -> Global___Origin:
+    def origin(self) -> Global___VersionOrigin:
         """of the version"""
 
     def __init__(
@@ -254,7 +254,7 @@ class Generation(_message.Message):
         learning_rate: _builtins.float | None = ...,
         finish: _builtins.bool = ...,
         addresses: _abc.Iterable[_builtins.str] | None = ...,
-        origin: Global___Origin | None = ...,
+        origin: Global___VersionOrigin | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "learning_rate", b"learning_rate", "origin", b"origin"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...

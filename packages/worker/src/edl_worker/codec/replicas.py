@@ -15,10 +15,10 @@ from edl_worker.core.replicas import (
     Holding,
     JoinAnswer,
     Note,
-    Origin,
     ReplicaStep,
     Report,
     ReportAnswer,
+    VersionOrigin,
 )
 
 _STOPS, _GOES_ON = b"\x01", b"\x00"
@@ -55,7 +55,7 @@ def decode_join(reply: replicas_pb2.JoinReply, incarnation: str) -> JoinAnswer:
         return fields.decode(JoinAnswer, reply, generation=None)
     generation = reply.generation
     counts = {each.lease.token: each.minibatches for each in generation.leases}
-    origin = fields.decode(Origin, generation.origin)
+    origin = fields.decode(VersionOrigin, generation.origin)
     decoded = fields.decode(
         Generation, generation, counts=counts, incarnation=incarnation, origin=origin
     )
@@ -105,7 +105,7 @@ def decode_note(content: bytes) -> Note:
 def _encode_holding(holding: Holding) -> replicas_pb2.Holding:
     spans = [
         replicas_pb2.OriginSpan(
-            version=span.version, origin=fields.encode(replicas_pb2.Origin, span.origin)
+            version=span.version, origin=fields.encode(replicas_pb2.VersionOrigin, span.origin)
         )
         for span in holding.origins
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from edl_worker.core.replicas import Holding, Origin, OriginSpan, ReplicaStep
+from edl_worker.core.replicas import Holding, OriginSpan, ReplicaStep, VersionOrigin
 
 MAX_CLAIMS = 100_000
 """The most that is kept: a member with more forgets its oldest steps."""
@@ -27,12 +27,12 @@ class KeptSteps:
         self._steps: deque[ReplicaStep] = deque()
         self._claims = 0
 
-    def begin(self, version: int, origin: Origin) -> None:
+    def begin(self, version: int, origin: VersionOrigin) -> None:
         """Begin with values of a version."""
         self.forget()
         self.version, self._spans = version, [OriginSpan(version, origin)]
 
-    def add(self, step: ReplicaStep, origin: Origin) -> None:
+    def add(self, step: ReplicaStep, origin: VersionOrigin) -> None:
         """Add the step that follows."""
         if self.version is None:
             return
@@ -60,5 +60,5 @@ class KeptSteps:
 
     @property
     def holding(self) -> Holding | None:
-        """What a new master should know; None: nothing is kept."""
+        """The values and versions to name to a new master; None: nothing is kept."""
         return None if self.version is None else Holding(self.version, tuple(self._spans))

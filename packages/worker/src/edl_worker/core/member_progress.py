@@ -9,10 +9,10 @@ from edl_worker.core.replicas import (
     Claim,
     Generation,
     Note,
-    Origin,
     ReplicaStep,
     Report,
     ReportAnswer,
+    VersionOrigin,
 )
 from edl_worker.core.tasks import Lease, OutOfOrderError, TaskLostError
 
@@ -142,7 +142,7 @@ class MemberProgress:
         self._version += 1
         step = ReplicaStep(self._version, claims)
         self._steps.append(step)
-        self.kept.add(step, Origin(self.generation.incarnation, self.generation.number))
+        self.kept.add(step, VersionOrigin(self.generation.incarnation, self.generation.number))
         own = claims.get(self._worker)
         if own is not None:
             self._counts[own.lease.token] = own.minibatch + own.minibatches

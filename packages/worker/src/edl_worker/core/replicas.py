@@ -64,7 +64,7 @@ class ReplicaStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class VersionOrigin:
     """The generation that has made a version: equal ones mean that all steps up to it are equal.
 
     Attributes:
@@ -81,7 +81,7 @@ class OriginSpan:
     """The versions from one on that have an origin, until the next origin."""
 
     version: int
-    origin: Origin
+    origin: VersionOrigin
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Generation:
     finish: bool = False
     addresses: tuple[str, ...] = ()
     incarnation: str = ""
-    origin: Origin = field(default=Origin("", 0))
+    origin: VersionOrigin = field(default=VersionOrigin("", 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,8 @@ class JobOptions:
         Option(
             Duration(min_s=0.1),
             "Time between snapshots of the job; longer if writing one takes more than a twentieth "
-            "of this time. A master that fails loses the work since the last snapshot.",
+            "of this time. A master that fails loses the work since the last snapshot, unless "
+            "workers that train by all-reduce still hold it.",
             "30s",
             default=5.0,
             default_text="5s",

@@ -55,10 +55,6 @@ class AppliedCounts:
         entry.token, entry.live, entry.holder = token, True, holder
         return entry.applied
 
-    def open(self, task: TaskKey) -> None:
-        """Count a task from nothing on, unless it is counted; no token may push for it."""
-        self._entries.setdefault(task, _Entry(Token(0), False, 0, 0))
-
     def is_live(self, task: TaskKey, token: Token, worker: WorkerId | None = None) -> bool:
         """Return whether ``token`` may push for ``task``.
 

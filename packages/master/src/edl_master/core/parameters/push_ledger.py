@@ -248,9 +248,11 @@ class PushLedger:
         Raises:
             RuntimeError: a minibatch is missing or repeated. An internal error.
         """
-        for claim in claims if inherited else ():
-            self._counts.open(claim.lease.task)
         counts = self._counts.counts()
+        for task in {claim.lease.task for claim in claims} - counts.keys() if inherited else ():
+            self._counts.grant(task, Token(0))
+            self._counts.revoke(task, Token(0))
+            counts[task] = AppliedCount()
         for claim in claims:
             counted = counts.get(claim.lease.task)
             if counted is None or counted.minibatches != claim.minibatch:
