@@ -18,6 +18,7 @@ from edl_master.core.generations import (
     ReleaseLeases,
     SaveValues,
     ValuesSaved,
+    VersionOrigin,
 )
 from edl_master.core.identifiers import Version, WorkerId
 from edl_master.core.replica_group import ReplicaGroup
@@ -235,6 +236,26 @@ def test_replaced_values_come_from_the_store() -> None:
     group.replace_values(version(2))
     effects = group.report(A, 2, version(1), stopped=True)
     assert effects == [BeginGeneration(Generation(3, (A,), version(2), ()))]
+    assert group.origin == group.stored_origin == VersionOrigin("", 3), "not made by generation 2"
+
+
+def test_saved_values_have_the_origin_of_their_version() -> None:
+    group = group_of(A, B)
+    assert group.stored_origin == VersionOrigin("", 0)
+    group.report(B, 2, version(1), [{B: "b"}])
+    group.report(A, 2, version(1), [{A: "a"}])
+    group.save()
+    for worker in (A, B):
+        group.report(worker, 2, version(1), stopped=True)
+    assert group.origin == VersionOrigin("", 2), "generation 3 begins with what 2 has made"
+
+    group.flush()
+    group.report(B, 3, version(2), [{B: "b"}], stopped=True)
+    group.report(A, 3, version(2), [{A: "a"}], stopped=True)
+    assert group.origin == VersionOrigin("", 3)
+    assert group.receive_values(A, version(1))
+    group.proceed()
+    assert group.stored_origin == VersionOrigin("", 2), "it has not got version 2"
 
 
 def test_when_all_members_die_the_job_goes_back_to_its_snapshot() -> None:

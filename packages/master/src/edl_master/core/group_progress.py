@@ -90,6 +90,8 @@ class GroupProgress(Generic[Claim]):
     def _find_origin(self, version: Version) -> VersionOrigin:
         """Return the origin of a version that the present generation has begun with, or made."""
         present = self.generation
-        if present is None or self._is_replaced or version <= present.version:
+        if self._is_replaced:
+            return self.stored_origin
+        if present is None or version <= present.version:
             return self.origin
         return VersionOrigin(self._incarnation, present.number)

@@ -229,7 +229,7 @@ class ReplicaGroup(GroupProgress[Claim]):
     def replace_values(self, version: Version) -> list[GroupEffect[Claim]]:
         """Have the members take other values from the store: those of a version without a step."""
         self.counted = self.stored = version
-        self.origin = self.stored_origin = VersionOrigin(self._incarnation, self._number + 1)
+        self.stored_origin = VersionOrigin(self._incarnation, self._number + 1)
         self._reached = dict.fromkeys(self._reached)
         self.steps = {}
         self._is_replaced = True
