@@ -21,6 +21,7 @@ from edl_master.core.identifiers import (
     Version,
     WorkerId,
 )
+from edl_master.core.interruption import Interruption
 from edl_master.core.job import JobStateMachine
 from edl_master.core.replica_events import (
     CountReplicaStep,
@@ -114,7 +115,10 @@ def instance(worker: WorkerId) -> InstanceId:
 
 
 class Job:
-    """A job of two tasks an epoch, restored from a snapshot of its beginning."""
+    """A job of two tasks an epoch, of which only a snapshot of the beginning was left.
+
+    For three seconds after it, six records were trained.
+    """
 
     def __init__(
         self, *workers: WorkerId, settings: JobSettings = SETTINGS, wanted: bool = False
@@ -126,7 +130,8 @@ class Job:
         before.handle(ev.WorkerReady(A, instance(A), callbacks=callbacks), 0.0)
         self.now = 0.0
         saved = json.loads(json.dumps(before.snapshot()))
-        self.job = JobStateMachine.restore(settings, (8,), (), saved)
+        gone = Interruption(undone_s=3.0, records=(6, 0))
+        self.job = JobStateMachine.restore(settings, (8,), (), saved, interruption=gone)
         for worker in workers:
             self.tell(ev.WorkerRegistered(worker, instance(worker), "host", 1))
             self.tell(ev.WorkerReady(worker, instance(worker), callbacks=callbacks))
@@ -174,6 +179,7 @@ def test_steps_that_a_worker_holds_count() -> None:
     assert begun.origin == FIRST
     view = job.job.view(job.now)
     assert (view.progress.steps, view.records_trained, view.records_replayed) == (3, 6, 0)
+    assert view.progress.lost_s["redone"] == 0.0
     again = [job.lease(A).task.number for _ in range(2)]
     assert again == [0, 1], "whether a task has more minibatches is not known"
 
@@ -205,7 +211,9 @@ def test_steps_that_cannot_follow_are_refused(steps: tuple[ReplicaStep, ...]) ->
 
     begun = get(GenerationBegun, job.join(A, told, *steps))
     assert (begun.generation.version, begun.generation.sources) == (0, ())
-    assert job.job.view(job.now).records_trained == 0
+    view = job.job.view(job.now)
+    assert (view.records_trained, view.records_replayed) == (0, 6)
+    assert view.progress.lost_s["redone"] > 0.0
 
 
 @pytest.mark.parametrize("how", ["callbacks", "barrier"])
