@@ -156,7 +156,7 @@ class Replication:
                 self._unsettled.append(effect)
             case FreezeParameters(name) if name == FINAL and not self._has_restored:
                 self._unfinished.append(effect)
-                self._save()
+                self._save(finishes=True)
             case FreezeParameters() | KeepBest() | WriteSnapshot() | WriteCheckpoint():
                 self._unsaved.append(effect)
                 self._save()
@@ -174,12 +174,10 @@ class Replication:
                 return False
         return True
 
-    def _save(self) -> None:
-        """Have the values saved that effects wait for."""
-        if self.is_begun and self._unfinished:
-            self._perform(self._group.save(finishes=True))
-        elif self.is_begun and self._unsaved:
-            self._perform(self._group.save())
+    def _save(self, *, finishes: bool = False) -> None:
+        """Have the values saved that an effect waits for; not before the group has begun."""
+        if self.is_begun:
+            self._perform(self._group.save(finishes=finishes))
 
     def expect(self, workers: Iterable[WorkerId]) -> None:
         """Wait for these workers of an earlier master, which may hold later values."""
@@ -294,7 +292,10 @@ class Replication:
         at = succession.version, succession.origin
         self._group = ReplicaGroup(*at, self._incarnation, inherited)
         self._perform(self._group.flush())
-        self._save()
+        if self._unsaved:
+            self._save()
+        if self._unfinished:
+            self._save(finishes=True)
 
     def _positions(self, worker: WorkerId, begun: Generation) -> Iterator[tuple[HeldLease, int]]:
         """Yield the leases of a worker with the minibatches in the values of its generation."""
