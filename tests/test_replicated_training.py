@@ -96,8 +96,11 @@ def test_a_job_whose_workers_all_die_goes_back_to_its_snapshot(
 def test_workers_keep_what_they_have_trained_when_the_master_is_killed(
     edl: Edl, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
-    """The only snapshot is that of the beginning."""
+    """There is one snapshot, of the beginning."""
     output = begin(edl, numbered(TOTAL), held, "--snapshot-interval", "600")
+    eventually(lambda: list((edl.job_dir("r") / "snapshots").glob("r-*")), "the snapshot")
+    saved = records_trained(edl, "r")
+    eventually(lambda: records_trained(edl, "r") > saved, "steps after it")
     workers, before = worker_pids(edl, "r"), edl.status("r")
     master = json.loads((edl.job_dir("r") / "master.json").read_bytes())["pid"]
 

@@ -21,6 +21,7 @@ from edl_master.core.identifiers import (
     Version,
     WorkerId,
 )
+from edl_master.core.inherited_steps import MAX_UNTOLD
 from edl_master.core.interruption import Interruption
 from edl_master.core.job import JobStateMachine
 from edl_master.core.replica_events import (
@@ -118,20 +119,35 @@ class Job:
     """A job of two tasks an epoch, of which only a snapshot of the beginning was left.
 
     For three seconds after it, six records were trained.
+
+    Args:
+        tasks: an epoch has.
+        done: tasks that the snapshot has as done, without any minibatches.
     """
 
     def __init__(
-        self, *workers: WorkerId, settings: JobSettings = SETTINGS, wanted: bool = False
+        self,
+        *workers: WorkerId,
+        settings: JobSettings = SETTINGS,
+        wanted: bool = False,
+        tasks: int = 2,
+        done: int = 0,
     ) -> None:
-        before = JobStateMachine(replace(settings, incarnation="old"), (8,))
+        data = (tasks * settings.records_per_task,)
+        before = JobStateMachine(replace(settings, incarnation="old"), data)
         before.handle(ev.Tick(), 0.0)
         before.handle(ev.WorkerRegistered(A, instance(A), "host", 1), 0.0)
         callbacks = ("EarlyStopping",) if wanted else ()
         before.handle(ev.WorkerReady(A, instance(A), callbacks=callbacks), 0.0)
+        for _ in range(done):
+            asked = ev.LeaseRequested(A, instance(A))
+            granted = get(fx.LeaseGranted, list(before.handle(asked, 0.0)))
+            held = HeldLease(granted.task, granted.token)
+            before.handle(ev.TaskCompleted(A, held, 0, 0, 4, 0), 0.0)
         self.now = 0.0
         saved = json.loads(json.dumps(before.snapshot()))
         gone = Interruption(undone_s=3.0, records=(6, 0))
-        self.job = JobStateMachine.restore(settings, (8,), (), saved, interruption=gone)
+        self.job = JobStateMachine.restore(settings, data, (), saved, interruption=gone)
         for worker in workers:
             self.tell(ev.WorkerRegistered(worker, instance(worker), "host", 1))
             self.tell(ev.WorkerReady(worker, instance(worker), callbacks=callbacks))
@@ -214,6 +230,29 @@ def test_steps_that_cannot_follow_are_refused(steps: tuple[ReplicaStep, ...]) ->
     view = job.job.view(job.now)
     assert (view.records_trained, view.records_replayed) == (0, 6)
     assert view.progress.lost_s["redone"] > 0.0
+
+
+def test_steps_of_an_epoch_that_is_over_are_refused() -> None:
+    job = Job(A, done=2)
+    job.join(A, 1)
+
+    assert get(GenerationBegun, job.join(A, 1, EPOCH[0])).generation.version == 0
+
+
+def test_steps_of_an_epoch_whose_predecessor_has_not_begun_are_refused() -> None:
+    job = Job(A, settings=replace(SETTINGS, num_epochs=9))
+    job.join(A, 1)
+
+    assert get(GenerationBegun, job.join(A, 1, step(A, 2, 0, 0))).generation.version == 0
+
+
+@pytest.mark.parametrize(("task", "version"), [(MAX_UNTOLD, 1), (MAX_UNTOLD + 1, 0)])
+def test_a_worker_cannot_have_the_master_open_all_tasks(task: int, version: int) -> None:
+    job = Job(A, tasks=2 * MAX_UNTOLD)
+    job.join(A, 1)
+
+    begun = get(GenerationBegun, job.join(A, 1, step(A, 0, task, 0)))
+    assert begun.generation.version == version
 
 
 @pytest.mark.parametrize("how", ["callbacks", "barrier"])

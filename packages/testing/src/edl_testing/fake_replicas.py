@@ -183,21 +183,16 @@ class FakeReplicas(replicas_pb2_grpc.ReplicasServicer):
             self.counted += 1
             assert step.version == self.counted
             self.steps.append(step)
-            for each in step.claims:
-                (task,) = [
-                    t for t in self._tasks.all_tasks() if t.lease.task == each.claim.lease.task
-                ]
-                assert task.applied == each.claim.minibatch, f"not in order: {each}"
+            for claim in (each.claim for each in step.claims):
+                (task,) = [t for t in self._tasks.all_tasks() if t.lease.task == claim.lease.task]
+                assert task.applied == claim.minibatch, f"not in order: {claim}"
                 task.applied += 1
-                self._tasks.received.counted.append((task.lease.task.number, each.claim.minibatch))
-        end = (
-            self._holdings[request.worker_id].version,
-            self._holdings[request.worker_id].origins[-1],
-        )
-        assert end[0] == self.counted
+                self._tasks.received.counted.append((claim.lease.task.number, claim.minibatch))
+        mine = self._holdings[request.worker_id]
+        assert mine.version == self.counted
         for worker in list(self.joining):
             held = self._holdings[worker]
-            if held.origins and (held.version, held.origins[-1]) == end:
+            if held.version == mine.version and held.origins[-1:] == mine.origins[-1:]:
                 self.joining.remove(worker)
                 self._reached[worker] = self.counted
                 self._stopped.add(worker)

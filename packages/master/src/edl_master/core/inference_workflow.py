@@ -21,7 +21,7 @@ class _InferenceWorkflow:
     epoch = 0
     epochs = 0
     final_version = None
-    openable = 0
+    openable = range(0)
 
     def __init__(self, partition: TaskPartition, ledger: Ledger, emit: Emit) -> None:
         self._partition = partition

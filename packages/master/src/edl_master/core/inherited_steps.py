@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from edl_master.core.effects import Effect, LogEvent
 from edl_master.core.identifiers import TaskKey, TaskType
@@ -11,6 +11,9 @@ from edl_master.core.progress import Progress
 from edl_master.core.replica_events import ReplicaStep
 from edl_master.core.tasks import Round
 from edl_master.core.workflow import Workflow
+
+MAX_UNTOLD = 10_000
+"""Tasks that were leased without a step that tells of them; with more, the steps are refused."""
 
 
 class InheritedSteps:
@@ -52,18 +55,29 @@ class InheritedSteps:
             if key.type is not TaskType.TRAINING or not is_next:
                 return False
             counts[key] = count + claim.minibatches
-        if any(number not in range(self._workflow.openable) for number in new):
-            return False
-        positions = {number: self._find(number).find_new(new[number]) for number in sorted(new)}
-        if None in positions.values():
+        positions = self._find_positions(new)
+        if positions is None:
             return False
         for number, position in positions.items():
             self._workflow.open_rounds(number + 1)
-            assert position is not None
             self._ledger.open_tasks(self._find(number), position)
         if steps:
             self._keep(len(steps))
         return True
+
+    def _find_positions(self, new: Mapping[int, Set[int]]) -> dict[int, int] | None:
+        """Return the positions of the rounds up to which tasks were leased; None: they were not."""
+        unopened = [n for n in sorted(new) if self._find_open(n) is None]
+        if unopened != list(self._workflow.openable[: len(unopened)]):
+            return None
+        positions, untold = {}, MAX_UNTOLD
+        for number, tasks in sorted(new.items()):
+            round_ = self._find(number)
+            if (position := round_.find_new(tasks, untold)) is None:
+                return None
+            untold -= position - round_.cursor - len(tasks)
+            positions[number] = position
+        return positions
 
     def _keep(self, steps: int) -> None:
         """Take back what was counted as work that is done again."""
@@ -74,5 +88,7 @@ class InheritedSteps:
 
     def _find(self, number: int) -> Round:
         """Return an open round, or one at its beginning."""
-        found = self._ledger.find_round(TaskType.TRAINING, number)
-        return found or self._workflow.make_round(number)
+        return self._find_open(number) or self._workflow.make_round(number)
+
+    def _find_open(self, number: int) -> Round | None:
+        return self._ledger.find_round(TaskType.TRAINING, number)

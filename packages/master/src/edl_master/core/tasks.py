@@ -168,13 +168,14 @@ class Round:
         self.cursor += 1
         return self.reopen(number)
 
-    def find_new(self, numbers: Set[int]) -> int | None:
+    def find_new(self, numbers: Set[int], others: int) -> int | None:
         """Return up to which position of the order new tasks are to be taken to have all of these.
 
-        None: some of the tasks are not new.
+        None: some of the tasks are not new, or more than so many ``others`` are in front of them.
         """
         missing, position = set(numbers), self.cursor
-        while missing and position < self.count:
+        end = min(self.count, position + len(numbers) + others)
+        while missing and position < end:
             missing.discard(self.order.at(position) if self.order else position)
             position += 1
         return None if missing else position

@@ -92,8 +92,8 @@ class Workflow(Protocol):
         """Make a round of the main work at its beginning."""
 
     @property
-    def openable(self) -> int:
-        """The number of rounds of the main work that need not wait for what others result in."""
+    def openable(self) -> range:
+        """Rounds of the main work that are not open yet, and wait only for tasks to be leased."""
 
     def open_rounds(self, count: int) -> None:
         """Open the rounds of the main work up to this number."""
@@ -220,9 +220,9 @@ class Training:
             self.open_rounds(self._opened + 1)
 
     @property
-    def openable(self) -> int:
+    def openable(self) -> range:
         waits = self._settings.epoch_barrier or self._callbacks.wanted
-        return self._opened if waits else self.epochs
+        return range(self._opened, self._opened if waits else self.epochs)
 
     def open_rounds(self, count: int) -> None:
         while self._opened < count:
