@@ -30,6 +30,8 @@ from edl_master.core.replica_events import (
     GenerationRequested,
     ReplicaClaim,
     ReplicaStep,
+    StepsCounted,
+    StepsReported,
     StepsWanted,
 )
 from edl_master.core.settings import JobSettings, JobType
@@ -198,6 +200,17 @@ def test_steps_that_a_worker_holds_count() -> None:
     assert view.progress.lost_s["redone"] == 0.0
     again = [job.lease(A).task.number for _ in range(2)]
     assert again == [0, 1], "whether a task has more minibatches is not known"
+
+
+def test_the_first_generation_saves_what_is_kept() -> None:
+    job = Job(A, settings=replace(SETTINGS, snapshot_interval_s=1.0))
+    job.tell(ev.Tick())  # a snapshot is due
+    job.join(A, 1)
+
+    begun = get(GenerationBegun, job.join(A, 1, EPOCH[0])).generation
+    assert (begun.number, begun.saves) == (1, True)
+    reported = job.tell(StepsReported(A, begun.number, begun.version))
+    assert not get(StepsCounted, reported).ended
 
 
 def test_steps_of_the_next_epoch_count() -> None:

@@ -291,11 +291,12 @@ class Replication:
             self._count(Version(version), step, inherited=True)
         at = succession.version, succession.origin
         self._group = ReplicaGroup(*at, self._incarnation, inherited)
-        self._perform(self._group.flush())
         if self._unsaved:
             self._save()
         if self._unfinished:
             self._save(finishes=True)
+        if self._group.generation is None:
+            self._perform(self._group.flush())
 
     def _positions(self, worker: WorkerId, begun: Generation) -> Iterator[tuple[HeldLease, int]]:
         """Yield the leases of a worker with the minibatches in the values of its generation."""
