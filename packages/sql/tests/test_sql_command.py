@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sqlite3
 from datetime import UTC, datetime
@@ -23,7 +22,6 @@ from edl_proto.errors import EdlError
 from edl_sql.language.parser import parse_statements
 from edl_sql.language.selection import Selection, select
 from edl_sql.language.statements import Train
-from edl_sql.language.tokens import Dialect, ends_with_semicolon
 from edl_sql.tables.predictions import Predictions
 
 
@@ -391,53 +389,3 @@ def test_models_without_a_label_and_columns_by_pattern() -> None:
 def test_a_model_says_that_it_learns_no_label(line: str, learns: bool) -> None:
     source = f"import tensorflow\n\nclass M(tensorflow.keras.Model):\n    {line}\n"
     assert learns_label(source, "M") is learns
-
-
-class Terminal(io.StringIO):
-    """What is typed at a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def test_statements_are_typed_at_a_prompt(sql: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    typed = "SHOW TRAIN\n  wages; -- twice\nSHOW TRAIN wage;\nNO WAY;\nSHOW TRAIN wages;\n"
-    monkeypatch.setattr("sys.stdin", Terminal(typed))
-    done = sql()
-    assert done.out.count("SELECT … INTO wages") == 2
-    assert done.out.count("...> ") == 1
-    assert "Did you mean wages?" in done.err
-    assert "neither TRAIN nor PREDICT" in done.err
-    monkeypatch.setattr("sys.stdin", Terminal("help;\n"))
-    assert "The models are regressor.DNN, " in sql().out
-    monkeypatch.setattr("sys.stdin", Terminal("exit\nSHOW TRAIN wages;\n"))
-    assert "INTO wages" not in sql().out
-
-
-@pytest.mark.parametrize("typed", [".tables", "\\dt", "\\d", "\\d people", ".schema people;"])
-def test_the_prompt_knows_commands_of_other_shells(
-    sql: Call, monkeypatch: pytest.MonkeyPatch, typed: str
-) -> None:
-    monkeypatch.setattr("sys.stdin", Terminal(f"{typed}\n.mode csv\n.quit\nSHOW TRAIN wages;"))
-    done = sql()
-    assert ("role    TEXT" if "people" in typed else "keyless\npeople") in done.out
-    assert "neither TRAIN nor PREDICT" in done.err
-    assert "INTO wages" not in done.out
-
-
-@pytest.mark.parametrize(
-    ("text", "ends"),
-    [
-        ("SHOW TRAIN m;", True),
-        ("SHOW TRAIN m; -- end", True),
-        ("SHOW TRAIN m", False),
-        ("SELECT ';", False),
-        ("SELECT 1; /* ;", False),
-        ("SELECT (1;", False),
-        ("SELECT 1);", True),
-        ("SELECT ');'", False),
-        ("", False),
-    ],
-)
-def test_a_statement_ends_with_its_semicolon(text: str, ends: bool) -> None:
-    assert ends_with_semicolon(text, Dialect.STANDARD) is ends

@@ -14,7 +14,7 @@ from edl_sql.zoos import OWN_ZOO, copy_with_xgboost
 _PROCESSES = "processes"
 _ROUNDS = 100
 _MAX_RECORDS = 2_000_000
-_LEAST_ROWS_PER_S = 500
+_MIN_ROWS_PER_S = 500
 """Of a worker that reads all rows and grows trees, on a slow machine."""
 _OF_EPOCHS = ("num_epochs", "minibatch_size", "records_per_task", "local_steps", "optimizer")
 
@@ -72,7 +72,7 @@ def plan_rounds(
         "local_steps": 2,
     }
     if "stall_timeout" not in settings:
-        planned["stall_timeout"] = max(60.0, rows / _LEAST_ROWS_PER_S)
+        planned["stall_timeout"] = max(60.0, rows / _MIN_ROWS_PER_S)
     is_here = settings.get("platform", _PROCESSES) == _PROCESSES
     if zoo == str(OWN_ZOO) and not is_here:  # the image that is made of it needs XGBoost
         planned["model_zoo"] = copy_with_xgboost(folder / "zoo")

@@ -101,13 +101,9 @@ class ClauseReader:
 
     def accept(self, *signs: str) -> bool:
         """Read the next word if it is one of these; return whether it is."""
-        found = self.sees(*signs)
+        found = self.has_more() and is_word(self.words[self.index], *signs)
         self.index += found
         return found
-
-    def sees(self, *signs: str) -> bool:
-        """Return whether the next word is one of these."""
-        return self.has_more() and is_word(self.words[self.index], *signs)
 
     def expect(self, sign: str) -> None:
         """Read the next word, which must be this one."""

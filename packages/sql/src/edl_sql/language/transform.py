@@ -15,6 +15,7 @@ from itertools import combinations
 from edl.plugins.errors import Problem
 from edl_sql.language.clauses import ClauseReader
 from edl_sql.language.columns import ColumnFunction, ColumnTerm, check_arguments
+from edl_sql.language.tokens import is_word
 
 _SCALERS = ("STANDARD_SCALER", "MIN_MAX_SCALER", "MAX_ABS_SCALER", "ROBUST_SCALER")
 """A model subtracts the mean and divides by the deviation, which undoes each of them."""
@@ -95,11 +96,8 @@ def _read_term(reader: ClauseReader) -> list[ColumnTerm]:
         raise _refuse_expression(reader)
     name = reader.read_name("a column")
     if name.upper() != "ML" or not reader.accept("."):
-        if (
-            reader.has_more()
-            and reader.words[reader.index].text not in ",)"
-            and not reader.sees("AS")
-        ):
+        following = reader.words[reader.index] if reader.has_more() else None
+        if following and following.text not in ",)" and not is_word(following, "AS"):
             reader.index = start
             raise _refuse_expression(reader)
         return [name]
