@@ -24,7 +24,7 @@ class HostEnvironment:
         platform_factory: makes the platform that runs the workers' instances.
         launch_servers: starts the parameter servers.
         server_host: address that these listen on; empty: that of the master.
-        incarnation: of the master; no other one of the job has it, and later ones sort behind it.
+        incarnation: of the master; no other one of the job has it, and later ones sort after it.
         stream_port: of direct parameter connections; 0 for any.
         host: by which workers and clients reach the master; empty: by the address of its listener.
         identities: keys and certificates of the job's processes, if they are not in the job's

@@ -28,7 +28,7 @@ class Selection:
         label: the column to learn; empty for a model that learns none.
         columns: those to convert, the label among them; none for all.
         params: of the model: what COLUMN says, where it has functions or FOR.
-        unused_keys: that are not learned from, although no name was chosen before them.
+        unused_keys: primary keys that a pattern, or no COLUMN at all, would have included.
     """
 
     label: str
@@ -65,7 +65,7 @@ def select(
     for target, terms in (statement.columns or ({"": _ALL} if has_keys else {})).items():
         expanded = list(_expand(terms, names, label, keys))
         used += columns_in(expanded)
-        unused |= {*columns_in(list(_expand(terms, names, label)))}
+        unused.update(columns_in(list(_expand(terms, names, label))))
         if target or not all(isinstance(term, str) for term in expanded):
             params[target or "columns"] = [as_lists(term) for term in expanded]
     for name in used:
