@@ -1,4 +1,8 @@
-"""A service over real gRPC, with an engine and a registry in memory, and calls of it."""
+"""A service over real gRPC, with an engine and a registry in memory, and calls of it.
+
+Its limits are the product's, which no machine is too slow for. What happens when one is reached is
+seen by setting the clock forward.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import grpc
 from fakes import FakeEngine, FakeRegistry
 
+from edl_builder.adapters.clock import Clock
 from edl_builder.app import App
 from edl_builder.config.builder_config import Config
+from edl_builder.control import build_service
 from edl_builder.core.archive import ArchiveLimits
 from edl_builder.core.build import BuildLimits
 from edl_builder.core.build_request import RequestPolicy, Tenant
@@ -36,6 +43,23 @@ def until(probe: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
         time.sleep(0.01)
 
 
+class LeapingClock(Clock):
+    """The service's clock, which tests set forward."""
+
+    readings = 0
+
+    def __call__(self) -> float:
+        self.readings += 1
+        return super().__call__()
+
+    def leap(self, seconds: float) -> None:
+        """Let time pass, and wait until the service has noticed what it means for its builds."""
+        self._offset += seconds
+        seen = self.readings
+        # The first reading from now on begins a tick, the next one a later tick.
+        until(lambda: self.readings >= seen + 2)
+
+
 @dataclass
 class Bench:
     """A service and what is below it."""
@@ -44,6 +68,11 @@ class Bench:
     registry: FakeRegistry
     engine: FakeEngine
     app: App
+    clock: LeapingClock
+
+    def abandon(self) -> None:
+        """Let time pass until a build without subscribers is given up."""
+        self.clock.leap(self.config.limits.abandon_s + 1)
 
     def stub(self) -> contextlib.AbstractContextManager[builder_pb2_grpc.BuilderStub]:
         return stub_to(self.app.address)
@@ -74,7 +103,7 @@ def settings(state: Path) -> Config:
             registries=("registry.test",),
             archive_nbytes=100_000,
         ),
-        limits=BuildLimits(building=2, abandon_s=0.5),
+        limits=BuildLimits(building=2),
         archive=ArchiveLimits(100_000, 200_000, 100),
     )
 
@@ -85,8 +114,12 @@ def serving(config: Config, engine: FakeEngine | None = None) -> Iterator[Bench]
         engine = FakeEngine(FakeRegistry())
         digest = "sha256:" + "b" * 64
         engine.registry.put(Reference("registry.test", "base", "1"), RegistryImage(digest, 1))
-    with App(config, engine, engine.registry) as app:
-        yield Bench(config, engine.registry, engine, app)
+    clock = LeapingClock()
+    with (
+        mock.patch.object(build_service, "Clock", return_value=clock),
+        App(config, engine, engine.registry) as app,
+    ):
+        yield Bench(config, engine.registry, engine, app, clock)
 
 
 def requests(spec: pb.BuildSpec, archive: bytes, piece: int = 10_000) -> Iterator[pb.BuildRequest]:

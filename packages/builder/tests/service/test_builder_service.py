@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
@@ -183,7 +182,7 @@ def test_no_more_are_built_at_a_time_than_allowed(bench: Bench) -> None:
     assert bench.engine.most <= 2
 
 
-def start_waiting_build(bench: Bench, stub: builder_pb2_grpc.BuilderStub) -> tuple[object, str]:
+def start_waiting_build(bench: Bench, stub: builder_pb2_grpc.BuilderStub) -> tuple[grpc.Call, str]:
     """A build that waits in a step, and its id."""
     bench.engine.hold.set()
     archive = zoos.tar(ZOO)
@@ -194,6 +193,12 @@ def start_waiting_build(bench: Bench, stub: builder_pb2_grpc.BuilderStub) -> tup
         if news.line.text.startswith("Step 4"):
             break
     return call, build_id
+
+
+def leave(call: grpc.Call, stub: builder_pb2_grpc.BuilderStub, name: str) -> None:
+    """End the only call that follows a build."""
+    call.cancel()
+    until(lambda: stub.Get(pb.GetBuildRequest(id=name)).subscribers == 0)
 
 
 def test_cancelling(bench: Bench) -> None:
@@ -215,7 +220,7 @@ def test_a_caller_that_leaves_does_not_end_a_build_for_others(bench: Bench) -> N
         until(lambda: two.Get(pb.GetBuildRequest(id=name)).subscribers == 2)
         call.cancel()
         until(lambda: two.Get(pb.GetBuildRequest(id=name)).subscribers == 1)
-        time.sleep(2 * bench.config.limits.abandon_s)  # as long as it would take to be given up
+        bench.abandon()
         bench.engine.hold.clear()
         assert read(watching).last.phase == pb.DONE
 
@@ -223,7 +228,9 @@ def test_a_caller_that_leaves_does_not_end_a_build_for_others(bench: Bench) -> N
 def test_a_build_without_callers_is_cancelled(bench: Bench) -> None:
     with bench.stub() as stub:
         call, name = start_waiting_build(bench, stub)
-        call.cancel()
+        leave(call, stub, name)
+        assert stub.Get(pb.GetBuildRequest(id=name)).phase == pb.BUILDING
+        bench.abandon()
         until(lambda: stub.Get(pb.GetBuildRequest(id=name)).phase == pb.BUILD_CANCELLED)
 
 
@@ -319,7 +326,8 @@ def test_a_full_disk_keeps_no_build_from_ending(
     with bench.stub() as stub:
         call, abandoned = start_waiting_build(bench, stub)
         is_full.set()
-        call.cancel()
+        leave(call, stub, abandoned)
+        bench.abandon()
         until(lambda: stub.Get(pb.GetBuildRequest(id=abandoned)).phase == pb.BUILD_CANCELLED)
         bench.engine.hold.clear()
         done = build(stub, zoos.tar(ZOO)).last

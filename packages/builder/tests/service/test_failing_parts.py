@@ -102,7 +102,11 @@ def test_a_tick_that_fails_is_not_the_last(tmp_path: Path, monkeypatch: pytest.M
         bench.engine.hold.set()
         call = stub.Build(requests(spec_of(zoos.tar(ZOO)), zoos.tar(ZOO)), timeout=DEADLINE_S)
         name = next(call).status.id
+        # Before it, the end of the call ends the upload.
+        until(lambda: stub.Get(pb.GetBuildRequest(id=name)).phase == pb.BUILDING)
         call.cancel()
+        until(lambda: stub.Get(pb.GetBuildRequest(id=name)).subscribers == 0)
+        bench.abandon()
         until(lambda: stub.Get(pb.GetBuildRequest(id=name)).phase == pb.BUILD_CANCELLED)
         assert bench.metric("edl_internal_errors_total") == 1
 
