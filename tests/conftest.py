@@ -274,7 +274,9 @@ def forking_python() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def forking_edl() -> Iterator[str]:
     """An interpreter that runs the command as a fork with what most commands import."""
-    imports = (*fork_server.COMMAND_IMPORTS, "edl_convert.api", "edl_sql.statement_runner")
+    platforms = ("edl_docker.backend", "edl_kubernetes.backend")  # on which they look for jobs
+    others = ("edl_convert.api", "edl_sql.statement_runner")
+    imports = (*fork_server.COMMAND_IMPORTS, *platforms, *others)
     with fork_server.forking_python([fork_server.COMMAND], imports) as interpreter:
         yield interpreter
 

@@ -69,7 +69,8 @@ def far_worker(edl: Edl, tmp_path: Path) -> Iterator[Callable[[], tuple[TcpRelay
             log = opened.enter_context((tmp_path / "far-worker.log").open("w"))
             worker = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "edl_worker", "--master", f"{FAR}:{port}"),
+                    *(edl.env["EDL_PYTHON"], "-m", "edl_worker"),
+                    *("--master", f"{FAR}:{port}"),
                     *("--worker-id", "1"),
                     *("--identity", str(edl.job_dir("w") / "identity/worker-1/identity.pem")),
                 ],
@@ -165,7 +166,7 @@ def relayed(edl: Edl, tmp_path: Path) -> Iterator[Callable[[], list[TcpRelay]]]:
         "#!/bin/sh\n"
         'case "$*" in\n'
         f'*"edl_worker "*"--worker-id 1"*) exec {sys.executable} {shim} "$@" ;;\n'
-        f'*) exec {sys.executable} "$@" ;;\n'
+        f'*) exec {edl.env["EDL_PYTHON"]} "$@" ;;\n'
         "esac\n"
     )
     python.chmod(0o755)

@@ -11,9 +11,8 @@ import first_hour
 import pytest
 from conftest import ROOT, Edl, readme_blocks
 
-pytestmark = pytest.mark.own_start
 
-
+@pytest.mark.own_start
 @pytest.mark.smoke
 def test_the_readme_s_commands_work_in_order(edl: Edl, tmp_path: Path) -> None:
     """Word for word; those with the demo's model are in ``test_predictions.py``."""

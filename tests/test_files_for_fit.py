@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import Edl, HeldTraining, eventually
+from counting import records_trained
 from safetensors.numpy import load_file
 
 AS_FOR_FIT = """
@@ -77,7 +78,7 @@ def test_a_file_for_fit_trains_exactly_once_though_a_worker_is_killed(
         # Its own step adds gradients, which only the user knows.
         *("--gradient-reduction", "sum", "--output", str(tmp_path / "model")),
     )
-    eventually(lambda: int(edl.status("fit")["records_trained"]) > 0, "training has begun")
+    eventually(lambda: records_trained(edl, "fit") > 0, "training has begun")
     workers = eventually(lambda: edl.workers("fit"), "a worker is in the written status")
     os.kill(next(iter(workers.values())), signal.SIGKILL)
     held.release()

@@ -22,9 +22,8 @@ from edl_proto.identity.names import Role
 from edl_proto.transport import channels
 from edl_proto.v1 import job_pb2, job_pb2_grpc
 from edl_runtime.identity.page_key import metrics_token_file
+from edl_testing.fork_server import find_fork
 from edl_testing.scrape import scrape
-
-pytestmark = pytest.mark.own_start
 
 TOTAL, EPOCHS = 6_011, 1
 """Held, this trains for five minutes."""
@@ -85,7 +84,7 @@ def check_metrics_of_workers(edl: Edl) -> None:
     pids = edl.workers("w").values()
     assert pids
     for pid in pids:
-        (port,) = listening(pid)
+        (port,) = listening(find_fork(pid))
         asked = urllib.request.Request(f"http://127.0.0.1:{port}/metrics")
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(asked, timeout=200)
@@ -155,7 +154,7 @@ def test_a_job_is_closed_to_all_others(
     page = int(facts["dashboard_url"].rstrip("/").rpartition(":")[2])
     owners = {facts["pid"]: "master.edl"}
     for server in edl.written_status("w").get("servers", []):
-        owners[server["pid"]] = f"server-{server['id']}.edl"
+        owners[find_fork(server["pid"])] = f"server-{server['id']}.edl"
     opened = 0
     for pid, host in owners.items():
         for port in listening(pid) - {page}:

@@ -12,7 +12,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import grpc
-import pytest
 from conftest import Edl, HeldTraining, eventually
 from counting import check, records_trained, train
 from test_identity import listening
@@ -22,8 +21,7 @@ from edl_proto.identity.names import Role
 from edl_proto.identity.rules import RULES
 from edl_proto.transport import channels
 from edl_runtime.identity.folder import IdentityFolder
-
-pytestmark = pytest.mark.own_start
+from edl_testing.fork_server import find_fork
 
 TOTAL, EPOCHS = 6_011, 1
 LONG_S = 200.0
@@ -172,8 +170,8 @@ def test_no_attack_passes_and_no_record_is_lost(
     page = urlsplit(facts["dashboard_url"]).port
     assert page is not None
     workers = edl.workers("w")
-    metrics = [port for pid in workers.values() for port in listening(pid)]
-    ports = [*(listening(facts["pid"]) - {page}), *listening(server["pid"])]
+    metrics = [port for pid in workers.values() for port in listening(find_fork(pid))]
+    ports = [*(listening(facts["pid"]) - {page}), *listening(find_fork(server["pid"]))]
 
     counts: dict[str, Counter[str]] = {}
     addresses = {facts["address"]: Role.MASTER, server["address"]: Role.SERVER}

@@ -5,6 +5,7 @@ For options that protect the user, the user file goes before the project file.
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
 import tomllib
@@ -192,14 +193,19 @@ def _others_write(found: os.stat_result) -> bool:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
+        return _parse_toml(path.read_bytes())
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise usage(
             f"a settings file cannot be read: {error}",
             where=str(path),
             remedy="It is TOML, with lines such as: num-workers = 2",
         ) from None
+
+
+@functools.lru_cache(maxsize=2)
+def _parse_toml(content: bytes) -> dict[str, Any]:
+    """Parse the user's and the project's file once: a command may ask for each verb's options."""
+    return tomllib.loads(content.decode())
 
 
 def _table(path: Path, value: Any) -> dict[str, Any]:

@@ -53,15 +53,16 @@ MASTER_IMPORTS = (
     *("edl_master.app.startup", "edl_master.reporting.finished_job"),
     *("edl_master.parameter_server.app", "edl_master.core.parameters.kernels"),
     "edl_master.core.parameters.tables.row_kernels",
-    "edl_master.core.parameters.tables.index_kernels",
+    *("edl_master.core.parameters.tables.index_kernels", "edl_testing.compiled_loops:call"),
+    "edl_master.adapters.tensorboard",
 )
-"""What every master or parameter server imports; the loops bring numba."""
+"""What every master or parameter server imports and calls; the loops bring numba."""
 
 COMMAND = "edl"
 COMMAND_IMPORTS = (
-    *("edl.cli.root", "edl.cli.commands", "edl.cli.status", "edl.app"),
+    *("edl.cli.root", "edl.cli.commands", "edl.cli.status", "edl.cli.submit", "edl.app"),
     *("edl.adapters.local.jobs", "edl.adapters.local.processes"),
-    "edl.adapters.job_service_client",
+    *("edl.adapters.job_service_client", "edl.adapters.data_schema"),
 )
 """What most commands import."""
 

@@ -10,7 +10,7 @@ from google.protobuf import json_format
 
 from edl_proto.v1 import job_pb2
 from edl_runtime.files import read_regular
-from edl_runtime.json_texts import parse_message
+from edl_runtime.json_texts import parse_message, parse_polled_message
 from edl_runtime.local import job_directory, supervision
 
 FINAL_STATES = frozenset(map(job_pb2.JobState.Value, supervision.FINAL_STATES))
@@ -25,7 +25,7 @@ def read_status(job_dir: Path) -> job_pb2.JobStatus:
     """
     status = job_pb2.JobStatus()
     try:
-        parse_message(read_regular(job_dir / job_directory.STATUS), status)
+        parse_polled_message(read_regular(job_dir / job_directory.STATUS), status)
     except (OSError, json_format.ParseError):
         status.Clear()
     report = supervision.read_report(job_dir)

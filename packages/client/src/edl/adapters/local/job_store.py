@@ -28,7 +28,7 @@ from edl.ports.job_backend import JobEntry
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 from edl_runtime.files import flush, open_regular, read_regular
-from edl_runtime.json_texts import parse_message, parse_object
+from edl_runtime.json_texts import parse_object, parse_polled_message
 from edl_runtime.local import job_directory, ownership, supervision
 from edl_runtime.local.job_status import read_status
 from edl_runtime.timestamps import rfc3339
@@ -212,7 +212,7 @@ class JobStore:
             raise self.unknown(name)
         spec = job_pb2.JobSpec()
         try:
-            parse_message(read_regular(path / job_directory.SPEC), spec)
+            parse_polled_message(read_regular(path / job_directory.SPEC), spec)
         except (OSError, json_format.ParseError) as error:
             reason = getattr(error, "strerror", None) or error
             raise EdlError(
