@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from replica_member import frozen
 from replica_world import World
 
 
@@ -32,18 +31,40 @@ def check_end(world: World) -> None:
 
 
 def identify(world: World) -> object:
-    """Return what makes two states the same."""
-    group = world.group
+    """Return what makes two states the same.
+
+    What is never read again makes no difference: slots of generations that are over for all
+    members, and values that have been sent but are not waited for.
+    """
+    group, present = world.group, world.group.generation
+    at = {(member.incarnation, member.generation) for member in world.members.values()}
+    if present is not None:
+        at.add((world.incarnation, present.number))
+    saving = group._saving
+    if world.group_key is None:
+        world.group_key = tuple(map(_freeze, vars(group).values()))
     return (
-        tuple((name, frozen(value)) for name, value in vars(group).items()),
-        tuple((n, m.key()) for n, m in sorted(world.members.items())),
-        frozen(world.held),
+        world.group_key,
+        tuple((number, *member.key()) for number, member in sorted(world.members.items())),
+        frozenset(world.held.items()),
         world.deaths,
-        frozen(world.slots),
+        frozenset((k, frozenset(v.items())) for k, v in world.slots.items() if k[:2] in at),
         world.ledger,
-        frozen(world.sent),
+        world.sent.get(saving.version) if saving is not None and saving.is_sent else None,
         world.snapshot,
         (world.origin, world.incarnation, world.former),
-        world.succession and frozen(world.succession._offers),
-        tuple(getattr(world.budget, name) for name in world.budget.__slots__),
+        world.succession and tuple(world.succession._offers.items()),
+        world.budget,
     )
+
+
+def _freeze(value: object) -> object:
+    """Return a collection as a value that can be a key."""
+    if isinstance(value, dict):
+        return tuple((key, _freeze_step(each)) for key, each in value.items())
+    return frozenset(value) if isinstance(value, set) else value
+
+
+def _freeze_step(value: object) -> object:
+    """Return a step as a value that does not depend on the order of the reports."""
+    return frozenset(value.items()) if isinstance(value, dict) else value

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from operator import attrgetter
+from typing import NamedTuple, TypeAlias
 
 from edl_master.core.generations import VersionOrigin
 from edl_master.core.identifiers import Version, WorkerId
@@ -87,13 +88,19 @@ class Member:
         )
         self.counted, self.stopped, self.aside, self.is_fenced = 0, False, None, False
 
-    def key(self) -> object:
+    def key(self) -> tuple[object, ...]:
         """Return what makes two members the same."""
-        return tuple(getattr(self, name) for name in self.__slots__)
+        return _key(self)
+
+    def copy(self) -> Member:
+        """Return a member that is the same."""
+        return Member(*_key(self))
 
 
-@dataclass(slots=True)
-class Budget:
+_key = attrgetter(*Member.__slots__)
+
+
+class Budget(NamedTuple):
     """How often something may still happen."""
 
     kill: int = 0
@@ -104,17 +111,3 @@ class Budget:
     restart: int = 0
     flush: int = 0
     accuse: int = 0
-
-
-def frozen(value: object) -> object:
-    """Return a collection as a value that can be a key."""
-    if isinstance(value, dict):
-        return tuple((key, _frozen_step(each)) for key, each in value.items())
-    if isinstance(value, set):
-        return frozenset(value)
-    return value
-
-
-def _frozen_step(value: object) -> object:
-    """Return a step as a value that does not depend on the order of the reports."""
-    return frozenset(value.items()) if isinstance(value, dict) else frozen(value)

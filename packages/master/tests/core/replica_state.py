@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Self
 
 from replica_member import Added, Budget, Member
@@ -31,6 +32,7 @@ class WorldState:
         incarnation: of the master.
         succession: what workers of the master before hold; None: it is decided.
         former: what that master had counted, and the members of its last generation.
+        group_key: what makes two groups the same; None: it has to be found again.
     """
 
     records: tuple[int, ...]
@@ -51,21 +53,38 @@ class WorldState:
     former: tuple[tuple[Added, ...], frozenset[int]] = ((), frozenset())
     workers: int = 0
     sizes: tuple[tuple[tuple[int, int], int], ...] = ()
+    group_key: object = None
 
-    def copy(self) -> Self:
-        """Return a copy that shares nothing that changes."""
-        new = copy.copy(self)
-        new.budget = copy.copy(self.budget)
-        new.group = copy.copy(self.group)
-        for name, value in vars(self.group).items():
-            if isinstance(value, dict | set):
-                setattr(new.group, name, value.copy())
-        new.group.steps = {made: dict(step) for made, step in self.group.steps.items()}
-        new.members = {number: copy.copy(member) for number, member in self.members.items()}
-        new.held = dict(self.held)
-        new.slots = {at: dict(slots) for at, slots in self.slots.items()}
-        new.sent = dict(self.sent)
+    def copy(self, *, shares_group: bool = False) -> Self:
+        """Return a copy that shares nothing that changes.
+
+        Args:
+            shares_group: what happens next changes nothing of the group.
+        """
+        new = type(self)(*_fields(self))
+        if not shares_group:
+            new.group, new.group_key = _copy_group(self.group), None
+        new.members = {number: member.copy() for number, member in self.members.items()}
+        new.held = self.held.copy()
+        new.slots = {at: slots.copy() for at, slots in self.slots.items()}
+        new.sent = self.sent.copy()
         if self.succession is not None:
             new.succession = copy.copy(self.succession)
-            new.succession._offers = dict(self.succession._offers)
+            new.succession._offers = self.succession._offers.copy()
         return new
+
+
+_fields = attrgetter(*WorldState.__slots__)
+_COLLECTIONS = [
+    name for name, value in vars(ReplicaGroup(Version(0))).items() if isinstance(value, dict | set)
+]
+
+
+def _copy_group(group: ReplicaGroup[int | None]) -> ReplicaGroup[int | None]:
+    new = ReplicaGroup.__new__(ReplicaGroup)
+    fields = vars(new)
+    fields.update(vars(group))
+    for name in _COLLECTIONS:
+        fields[name] = fields[name].copy()
+    new.steps = {made: step.copy() for made, step in group.steps.items()}
+    return new

@@ -28,6 +28,8 @@ from edl_master.core.identifiers import Version, WorkerId
 
 _COSTS = {name: name for name in ("kill", "fence", "leave", "restart", "accuse")}
 _COSTS |= {"start": "join", "want_values": "save", "flush": "flush"}
+_LOCAL = {"begin", "fetch", "add", "take", "end", "kill"}
+"""What happens without the master."""
 
 
 class World(WorldState):
@@ -82,12 +84,16 @@ class World(WorldState):
         if self.budget.restart:
             yield "restart", 0
 
+    def copy_for(self, action: Action) -> World:
+        """Return a copy in which something can happen without a change of this state."""
+        return self.copy(shares_group=action[0] in _LOCAL)
+
     def act(self, action: Action) -> None:
         """Do something that can happen."""
         name, worker = action
         if name in _COSTS:
             cost = _COSTS[name]
-            setattr(self.budget, cost, getattr(self.budget, cost) - 1)
+            self.budget = self.budget._replace(**{cost: getattr(self.budget, cost) - 1})
         getattr(self, f"do_{name}")(worker)
 
     def do_start(self, worker: int) -> None:
