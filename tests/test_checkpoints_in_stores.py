@@ -80,14 +80,13 @@ def test_a_stopped_job_goes_on_from_the_store_with_any_number_of_servers(
 
 
 def test_a_store_that_is_gone_for_a_while_costs_one_checkpoint(
-    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], store: S3Server
+    edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining, store: S3Server
 ) -> None:
     total, output = 501, tmp_path / "model"
+    given = train(numbered(total), total, output, epochs=1000, held=held)
     edl(
-        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "counting"),
-        *("--params", f"size={total}", "--data", str(numbered(total)), "--name", "gap"),
-        *("--num-epochs", "100000", "--minibatch-size", "8", "--detach"),
-        *("--checkpoint-dir", BUCKET, "--checkpoint-steps", "100", "--output", str(output)),
+        *(*given, "--minibatch-size", "2", "--name", "gap", "--detach"),
+        *("--checkpoint-dir", BUCKET, "--checkpoint-steps", "10"),
     )
     eventually(lambda: "CheckpointTaken" in event_kinds(edl, "gap"), "one is taken")
     store.stop()

@@ -6,13 +6,15 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, Edl, HeldTraining, eventually
 from counting import check, event_kinds, records_trained, train
 
+from edl_testing import fork_server
 from edl_testing.requirements import require_program
 
 sys.path.insert(0, str(ROOT / "tools"))
@@ -23,11 +25,21 @@ TOTAL, EPOCHS = 1203, 3
 
 
 @pytest.fixture
-def clock(edl: Edl, tmp_path: Path) -> Clock:
+def clock(edl: Edl, tmp_path: Path) -> Iterator[Clock]:
+    """The clock of a job's processes: forks of one that has started with it."""
     require_program("cc", "gcc")
     found = Clock(tmp_path)
     edl.env |= found.environ
-    return found
+    with ExitStack() as opened:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in found.environ.items():
+                patch.setenv(name, value)
+            forking = fork_server.forking_python(
+                (fork_server.WORKER, fork_server.MASTER),
+                (*fork_server.WORKER_IMPORTS, *fork_server.MASTER_IMPORTS),
+            )
+            edl.env["EDL_PYTHON"] = opened.enter_context(forking)
+        yield found
 
 
 def kill_worker(edl: Edl, name: str) -> None:

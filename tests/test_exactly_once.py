@@ -58,10 +58,7 @@ def test_undisturbed(
 @pytest.mark.parametrize(
     ("model", "update", "sign"),
     [
-        pytest.param(
-            *("counting", "overlap", signal.SIGKILL),
-            marks=(pytest.mark.smoke, pytest.mark.own_start),
-        ),
+        pytest.param(*("counting", "overlap", signal.SIGKILL), marks=pytest.mark.smoke),
         ("counting", "local", signal.SIGTERM),
         ("counting_rows", "overlap", signal.SIGKILL),
     ],

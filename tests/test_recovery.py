@@ -19,6 +19,7 @@ from counting import check, event_kinds, records_trained, train
 import recordio
 import recordio.example
 from edl_runtime.local import supervision
+from edl_testing.fork_server import find_fork
 
 TOTAL, EPOCHS = 803, 2
 
@@ -180,7 +181,6 @@ def test_a_frozen_master_that_thaws_when_it_is_asked_to_end_does_not_cancel_the_
     assert (status["preemptions"], status["worker_failures"]) == (0, 0)
 
 
-@pytest.mark.own_start
 def test_a_frozen_worker_is_noticed_and_a_thawed_one_is_welcome(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
@@ -190,7 +190,7 @@ def test_a_frozen_worker_is_noticed_and_a_thawed_one_is_welcome(
         *("--name", "f", "--detach"),
     )
     eventually(lambda: records_trained(edl, "f") > 20, "some training")
-    victim = sorted(worker_pids(edl, "f"))[0]
+    victim = find_fork(sorted(worker_pids(edl, "f"))[0])
     os.kill(victim, signal.SIGSTOP)
     eventually(lambda: "WorkerLost" in event_kinds(edl, "f"), "it is missed", every=0.02)
     assert os.path.exists(f"/proc/{victim}")

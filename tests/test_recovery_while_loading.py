@@ -17,8 +17,7 @@ from held_loading import HeldLoading
 
 from edl_runtime.json_texts import parse_object
 from edl_runtime.local import supervision
-
-pytestmark = pytest.mark.own_start
+from edl_testing.fork_server import find_fork
 
 TOTAL, EPOCHS = 403, 2
 
@@ -41,7 +40,8 @@ def test_a_job_whose_workers_load_comes_back_without_a_client(
 
     def waiting() -> set[int]:
         """Both workers, when they are in their model file."""
-        there = {*edl.workers("early").values()} & loading.waiting()
+        workers = edl.workers("early").values()
+        there = {pid for pid in workers if find_fork(pid) in loading.waiting()}
         return there if len(there) == 2 else set()
 
     first = eventually(waiting, "the workers load")
@@ -75,6 +75,7 @@ def test_a_job_whose_workers_load_comes_back_without_a_client(
     assert (status["preemptions"], status["worker_failures"]) == (0, 0)
 
 
+@pytest.mark.own_start
 def test_the_timer_revives_a_job_of_which_no_process_is_left(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path]
 ) -> None:
