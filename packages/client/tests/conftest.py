@@ -1,8 +1,8 @@
 """The command run for real: a process for each command, with a home of its own.
 
-Commands that a test waits for (``Edl.run``) are forks of a process that has imported edl: the
-imports are most of a short command's work. Those that it starts, signals or gives a terminal begin
-as users' do.
+Commands that a test waits for (``Edl.run``), and the supervisors and masters that they start, are
+forks of a process that has imported edl: the imports are most of a short command's work. Those that
+a test starts, signals or gives a terminal begin as users' do.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ settings.register_profile("usual", deadline=None)
 settings.load_profile("usual")
 
 TESTS = Path(__file__).parent
-FAKE_JOB = f"{shlex.quote(sys.executable)} -m edl_testing.fake_job"
+PASSED_ON = frozenset(("cwd", "env", "stdin", "stdout", "stderr", "text", "umask"))
+"""The options of Popen that hold for a fork, too."""
 
 Attempt = Callable[..., Done]
 
@@ -54,7 +55,7 @@ class Edl:
         place: the folder of its home.
         part: which scenario the stand-in plays.
         extra: more variables of its environment.
-        python: runs the commands that are waited for.
+        python: runs the commands that are waited for, and masters.
     """
 
     place: Path
@@ -73,10 +74,14 @@ class Edl:
             "EDL_HOME": str(self.home),
             "HOME": str(self.place),
             "XDG_CONFIG_HOME": str(self.place / "config"),
-            "EDL_MASTER_COMMAND": FAKE_JOB,
+            "EDL_MASTER_COMMAND": shlex.join(self.master),
             "EDL_SCENARIO": self.part,
             **self.extra,
         }
+
+    @property
+    def master(self) -> tuple[str, ...]:
+        return (self.python, "-m", fork_server.FAKE_JOB)
 
     def start(
         self, *args: str, python: str = sys.executable, **options: Any
@@ -95,8 +100,8 @@ class Edl:
         )
 
     def run(self, *args: str, timeout: float = 200, **options: Any) -> Done:
-        # A fork does not have all that an option of Popen may change.
-        child = self.start(*args, python=sys.executable if options else self.python, **options)
+        python = self.python if options.keys() <= PASSED_ON else sys.executable
+        child = self.start(*args, python=python, **options)
         try:
             out, err = child.communicate(timeout=timeout)
         except BaseException:
@@ -185,9 +190,9 @@ def stand_in_for_check(place: Path, **answer: Any) -> str:
 @pytest.fixture(scope="session")
 def forking_edl() -> Iterator[str]:
     """An interpreter that runs the command as a fork with edl imported."""
-    with fork_server.forking_python(
-        [fork_server.COMMAND], fork_server.COMMAND_IMPORTS
-    ) as interpreter:
+    modules = (fork_server.COMMAND, *fork_server.BEHIND_COMMANDS)
+    imports = (*fork_server.COMMAND_IMPORTS, *fork_server.BEHIND_COMMANDS, "docker")
+    with fork_server.forking_python(modules, imports, is_executable=True) as interpreter:
         yield interpreter
 
 

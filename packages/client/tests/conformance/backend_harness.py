@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 import pytest
-from conftest import FAKE_JOB, Edl, eventually, install_example
+from conftest import Edl, eventually, install_example
 from fake_engine import IMAGE, FakeEngine
 
 from edl import entry_points
@@ -93,6 +93,7 @@ def open_harness(kind: str, tidy: Edl, monkeypatch: pytest.MonkeyPatch) -> Itera
     """The harness of an adapter, whose master plays an endless job."""
     for name, value in tidy.env.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "executable", tidy.python)
     (tidy.place / "results").mkdir()
     with ExitStack() as opened:
         if kind == "processes":
@@ -104,7 +105,7 @@ def open_harness(kind: str, tidy: Edl, monkeypatch: pytest.MonkeyPatch) -> Itera
             nice_jobs = resolve_name("edl_example.backend:nice_jobs")
             made = Harness(tidy, monkeypatch, nice_jobs, {"platform": "nice"})
         else:
-            engine = opened.enter_context(FakeEngine(shlex.split(FAKE_JOB)))
+            engine = opened.enter_context(FakeEngine(tidy.master))
             flags = {"platform": "docker", "engine": engine.url, "image": IMAGE}
             made = Harness(tidy, monkeypatch, local_containers, flags)
         made.play("endless")

@@ -33,6 +33,7 @@ from typing import Any, NoReturn
 
 from edl_runtime.local import process_environment, process_identity
 
+_PYTHON = sys.executable
 _PR_SET_PDEATHSIG = 1
 _MAX_REQUEST_BYTES = 1 << 20
 _INTERNAL_ERROR = 70
@@ -66,15 +67,23 @@ COMMAND_IMPORTS = (
 )
 """What most commands import."""
 
+FAKE_JOB = "edl_testing.fake_job"
+BEHIND_COMMANDS = ("edl.adapters.local.supervisor", "edl_docker.job_container", FAKE_JOB)
+"""The processes of a job on this machine whose master is the stand-in."""
+
 
 @contextlib.contextmanager
-def forking_python(modules: Sequence[str], imports: Sequence[str]) -> Iterator[str]:
+def forking_python(
+    modules: Sequence[str], imports: Sequence[str], *, is_executable: bool = False
+) -> Iterator[str]:
     """Start a fork server that ends with the context; yields an interpreter that uses it.
 
     Args:
         modules: run as forks when the interpreter is asked to run one of them by ``-m``.
         imports: modules that the server imports before, and functions as ``MODULE:FUNCTION`` that
             it calls.
+        is_executable: whether the forks take the interpreter for ``sys.executable``, so that what
+            they start with that begins as a fork, too.
     """
     with tempfile.TemporaryDirectory(prefix="edl-forks-") as folder:
         interpreter = Path(folder, "python")
@@ -93,7 +102,11 @@ def forking_python(modules: Sequence[str], imports: Sequence[str]) -> Iterator[s
             listener.bind(f"{folder}/socket")
             listener.listen(100)
             server = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, str(listener.fileno()), *imports],
+                [
+                    *(sys.executable, "-P", "-m", __name__, str(listener.fileno())),
+                    str(interpreter) if is_executable else sys.executable,
+                    *imports,
+                ],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -231,7 +244,9 @@ def _run(request: dict[str, Any]) -> None:
         numpy.random.seed()
     sys.argv = [module, *request["arguments"]]
     # A master that starts itself again does so as a process of its own.
-    sys.orig_argv = [sys.executable, "-P", "-m", *sys.argv]
+    sys.orig_argv = [_PYTHON, "-P", "-m", *sys.argv]
+    if not hasattr(sys.modules.get(module), "__path__"):
+        sys.modules.pop(module, None)  # else runpy warns that it runs a second time
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
@@ -240,7 +255,7 @@ def _tell(client: socket.socket, message: dict[str, int]) -> None:
         client.send(json.dumps(message).encode())
 
 
-def main(descriptor: str, *imports: str) -> None:
+def main(descriptor: str, executable: str, *imports: str) -> None:
     """Import modules, and serve the socket behind a descriptor until standard input ends."""
     lifeline = os.dup(0)
     for text in imports:
@@ -248,6 +263,7 @@ def main(descriptor: str, *imports: str) -> None:
         imported = importlib.import_module(name)
         if function:
             getattr(imported, function)()
+    sys.executable = executable
     ForkServer(socket.socket(fileno=int(descriptor)), lifeline).serve()
 
 

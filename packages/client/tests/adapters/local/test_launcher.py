@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import FAKE_JOB, Edl, eventually
+from conftest import Edl, eventually
 
 from edl.adapters.local import launcher
 from edl.adapters.local.job_store import JobStore
@@ -18,6 +18,9 @@ from edl.adapters.local.processes import ProcessRuntime
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2
 from edl_runtime.local import supervision
+from edl_testing import fork_server
+
+MASTER = (sys.executable, "-m", fork_server.FAKE_JOB)
 
 
 def test_a_restarted_master_that_never_listens_is_ended_too(
@@ -28,9 +31,8 @@ def test_a_restarted_master_that_never_listens_is_ended_too(
     for name, value in tidy.env.items():
         monkeypatch.setenv(name, value)
     store = JobStore(tidy.home / "jobs", ProcessRuntime())
-    command = shlex.split(FAKE_JOB)
     spec = job_pb2.JobSpec(name="late", type=job_pb2.TRAIN)
-    assert store.create("late", spec, supervisor_command(), command)
+    assert store.create("late", spec, supervisor_command(), tidy.master)
     assert tidy.job_dir("late").stat().st_mode & 0o077 == 0, "others may open it"
     starts = tidy.job_dir("late") / "starts"
 
@@ -41,7 +43,7 @@ def test_a_restarted_master_that_never_listens_is_ended_too(
     monkeypatch.setattr(launcher, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
     # Time stands still, so only its first look for a supervisor starts one.
     with pytest.raises(EdlError) as caught:
-        LocalLauncher(store, command).start("late", deadline_s=15.0)
+        LocalLauncher(store, tidy.master).start("late", deadline_s=15.0)
     assert caught.value.code == ErrorCode.MASTER_LOST
     assert "did not listen within 15 s" in caught.value.what
     assert starts.read_text() == "xx"
@@ -61,10 +63,10 @@ def test_a_job_that_another_command_withdraws_while_it_starts_is_not_waited_for(
 ) -> None:
     store = JobStore(tmp_path / "jobs", ProcessRuntime())
     spec = job_pb2.JobSpec(name="early", type=job_pb2.TRAIN)
-    assert store.create("early", spec, supervisor_command(), shlex.split(FAKE_JOB))
+    assert store.create("early", spec, supervisor_command(), MASTER)
     withdraw(store)
     with pytest.raises(EdlError) as caught:
-        LocalLauncher(store, shlex.split(FAKE_JOB)).start("early", deadline_s=0.5)
+        LocalLauncher(store, MASTER).start("early", deadline_s=0.5)
     assert caught.value.code == ErrorCode.STOPPED
     assert f"was {what} before its master listened" in caught.value.what
     assert remedy in caught.value.remedy
