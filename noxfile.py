@@ -38,6 +38,9 @@ nox.options.reuse_venv = "yes"
 nox.options.stop_on_first_error = False
 # Tests also wait: for processes to start, for silence to be noticed. One more than there are cores.
 PROCESSES = min(4, os.cpu_count() or 1) + 1
+LONG = frozenset(("builder", "client", "master", "recordio", "sql", "worker"))
+"""The packages whose tests run in several processes. Those of the others take less time than it
+takes each process to import what they need."""
 
 # Sessions without an environment of their own run in the one that ./dev setup made.
 in_workspace = {"venv_backend": "none"}
@@ -155,7 +158,11 @@ def unit(session: nox.Session) -> None:
     """The tests of all packages, in the environment that ./dev setup made."""
     for folder in PACKAGES:
         if any((ROOT / "packages" / folder / "tests").rglob("test_*.py")):
-            pytest(session, f"packages/{folder}/tests")
+            _test_package(session, folder)
+
+
+def _test_package(session: nox.Session, folder: str) -> None:
+    pytest(session, f"packages/{folder}/tests", processes=PROCESSES if folder in LONG else 0)
 
 
 _IGNORED = ("--ignore=tests/kubernetes", "--ignore=tests/builder", "--ignore=tests/page")
@@ -224,7 +231,7 @@ def package(session: nox.Session, package: str) -> None:
     workspace_place = ROOT / ".venv" / place.relative_to(session.virtualenv.location)
     _share_bytecode(workspace_place, place)
     try:
-        pytest(session, f"packages/{package}/tests")
+        _test_package(session, package)
     finally:
         _share_bytecode(place, workspace_place)
 
