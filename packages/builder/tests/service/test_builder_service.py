@@ -38,6 +38,8 @@ from edl_builder.adapters import archives
 from edl_builder.adapters.build_store import BuildRecord, BuildStore
 from edl_builder.adapters.cancellation import CancellationFlag
 from edl_builder.app import App
+from edl_builder.codec import error_to
+from edl_builder.config import builder_config
 from edl_builder.control import build_work
 from edl_builder.core.failure import BuilderError, Reason
 from edl_builder.core.references import Reference
@@ -371,12 +373,12 @@ def test_a_state_folder_that_cannot_be_used_is_an_error_of_the_settings(
     wrong = state / place
     wrong.parent.mkdir(exist_ok=True)
     wrong.mkdir() if place == "lock" else wrong.write_text("")
-    command = [sys.executable, "-m", "edl_builder", "--state-dir", str(state)]
-    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
-    assert told.returncode == 2, told.stderr
-    assert f"the state in {state} cannot be used: {wrong}" in json.loads(told.stdout)["error"]
-    assert "where: --state-dir" in told.stderr
-    assert "Traceback" not in told.stderr
+    with pytest.raises(BuilderError) as caught:
+        App(builder_config.read(["--state-dir", str(state)]))
+    told = error_to(caught.value.failure)
+    assert told.code == ErrorCode.USAGE
+    assert f"the state in {state} cannot be used: {wrong}" in told.what
+    assert told.where == "--state-dir"
 
 
 def test_health_and_reflection(bench: Bench) -> None:
