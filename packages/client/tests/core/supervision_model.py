@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
+from typing import Any
 
 from edl.core.supervision import (
     SILENCE_S,
@@ -44,9 +45,9 @@ class MasterProcess:
         return self.phase != NEW
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class World:
-    """One state of a job: its processes, and what is on disk.
+    """One state of a job: its processes, and what is on disk. It computes its hash only once.
 
     Attributes:
         supervisor: the one that holds the lock; its times are relative to the present.
@@ -74,6 +75,20 @@ class World:
     end: str | None = None
     cleared: bool = False
     state: str = RUNNING
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(self.__dict__.values()))
+
+    def but(self, **changes: Any) -> World:
+        """Do what ``dataclasses.replace`` does, in a part of its time."""
+        other = object.__new__(World)
+        other.__dict__.update(self.__dict__, **changes)
+        other.__dict__.pop("_hash", None)
+        return other
 
     @property
     def is_over(self) -> bool:
@@ -112,18 +127,18 @@ class World:
         masters = list(self.masters)
         masters.remove(old)
         masters += [new] if new else []
-        return replace(self, masters=tuple(sorted(masters)))
+        return self.but(masters=tuple(sorted(masters)))
 
     def with_contender(self, frozen: bool, instead_of: bool | None = None) -> World:
         contenders = list(self.contenders)
         if instead_of is not None:
             contenders.remove(instead_of)
-        return replace(self, contenders=tuple(sorted([*contenders, frozen])))
+        return self.but(contenders=tuple(sorted([*contenders, frozen])))
 
     def without_contender(self, frozen: bool) -> World:
         contenders = list(self.contenders)
         contenders.remove(frozen)
-        return replace(self, contenders=tuple(contenders))
+        return self.but(contenders=tuple(contenders))
 
 
 # --- what the processes do ---------------------------------------------------------------------
@@ -135,7 +150,7 @@ def supervisor_acts(world: World) -> World:
     if False in world.contenders:
         world = world.without_contender(False)
         if world.supervisor is None and world.wanted:
-            world = replace(world, supervisor=Supervision(), supervisor_frozen=False)
+            world = world.but(supervisor=Supervision(), supervisor_frozen=False)
         return world
     if world.supervisor is None or world.supervisor_frozen:
         return world
@@ -151,7 +166,7 @@ def supervisor_acts(world: World) -> World:
         )
         assert world.supervisor is not None
         state, decisions = world.supervisor.observe(seen, now)
-        world = replace(world, supervisor=state)
+        world = world.but(supervisor=state)
         for decision in decisions:
             world = carry_out(world, decision)
         if decisions or has_sign:
@@ -167,7 +182,7 @@ def carry_out(world: World, decision: Decision | GiveUp) -> World:
             assert world.holder is None, "a second master beside one that holds the directory"
             assert not any(master.is_child for master in world.masters), "one child at a time"
             born = MasterProcess(NEW, frozen=False, is_child=True)
-            return replace(world, masters=tuple(sorted((*world.masters, born))))
+            return world.but(masters=tuple(sorted((*world.masters, born))))
         case Decision.END_MASTER:
             # Its child, or else the process that holds the directory.
             children = [master for master in world.masters if master.is_child]
@@ -175,7 +190,7 @@ def carry_out(world: World, decision: Decision | GiveUp) -> World:
                 world = kill(world, master)
             return world
         case Decision.END_WORKERS:
-            return replace(world, worker=None, worker_frozen=False)
+            return world.but(worker=None, worker_frozen=False)
         case Decision.LEAVE:
             assert not world.wanted or world.holder is None, "a supervisor leaves a master behind"
             return orphan(world)
@@ -183,6 +198,7 @@ def carry_out(world: World, decision: Decision | GiveUp) -> World:
             raise AssertionError("no master is given up whose predecessors worked")
 
 
+@cache
 def master_acts(world: World) -> World:
     """Each master does its next step: locks the directory, listens, works, ends the job."""
     for master in world.masters:
@@ -199,9 +215,9 @@ def master_acts(world: World) -> World:
         if master.phase == STARTING:
             return world.with_master(master, replace(master, phase=SERVING))
         if world.stop_recorded:
-            return replace(world, end=CANCELLED, worker=None, worker_frozen=False)
+            return world.but(end=CANCELLED, worker=None, worker_frozen=False)
         if world.starts_workers and (world.worker is None or world.worker_frozen):
-            return replace(world, worker=LOADING, worker_frozen=False)
+            return world.but(worker=LOADING, worker_frozen=False)
     return world
 
 
@@ -209,9 +225,9 @@ def concludes(world: World, master: MasterProcess) -> World:
     """The next step of the end, by the master that decided it or by a later one."""
     assert world.end is not None
     if not world.cleared:
-        return replace(world, cleared=True)
+        return world.but(cleared=True)
     if not world.is_over:
-        return replace(world, state=world.end)
+        return world.but(state=world.end)
     return exit_master(world, master)
 
 
@@ -220,7 +236,7 @@ def exit_master(world: World, master: MasterProcess) -> World:
     world = world.with_master(master, None)
     if not master.is_child or world.supervisor is None:
         return world
-    return replace(world, supervisor=replace(world.supervisor, master=Master.NONE))
+    return world.but(supervisor=replace(world.supervisor, master=Master.NONE))
 
 
 def job_ends(world: World) -> World:
@@ -230,17 +246,18 @@ def job_ends(world: World) -> World:
         return world
     if world.stop_recorded or world.worker_frozen or world.end is not None:
         return world
-    return replace(world, end=SUCCEEDED, worker=None)
+    return world.but(end=SUCCEEDED, worker=None)
 
 
+@cache
 def worker_acts(world: World) -> World:
     """Go on by one phase, and look at the supervisor; loading or not makes no difference."""
     if world.worker is None or world.worker_frozen:
         return world
     if world.is_over and (world.supervisor is None or world.holder is None):
         # With a frozen supervisor: after a minute without a master.
-        return replace(world, worker=None)
-    return replace(looks(world), worker=READY)
+        return world.but(worker=None)
+    return looks(world).but(worker=READY)
 
 
 def looks(world: World, *, clock_was_set: bool = False) -> World:
@@ -263,7 +280,7 @@ def looks(world: World, *, clock_was_set: bool = False) -> World:
 def orphan(world: World) -> World:
     """The supervisor is gone; its master, if there is one, works on."""
     masters = sorted(replace(master, is_child=False) for master in world.masters)
-    return replace(world, supervisor=None, supervisor_frozen=False, masters=tuple(masters))
+    return world.but(supervisor=None, supervisor_frozen=False, masters=tuple(masters))
 
 
 ACTS: tuple[Callable[[World], World], ...] = (supervisor_acts, master_acts, worker_acts)
@@ -276,7 +293,7 @@ def faults(world: World) -> Iterator[World]:
     """Everything that may happen at any moment, with whatever came before."""
     if world.supervisor is not None:
         yield orphan(world)
-        yield replace(world, supervisor_frozen=not world.supervisor_frozen)
+        yield world.but(supervisor_frozen=not world.supervisor_frozen)
     for frozen in set(world.contenders):
         yield world.without_contender(frozen)
         yield world.with_contender(not frozen, instead_of=frozen)
@@ -284,16 +301,16 @@ def faults(world: World) -> Iterator[World]:
         yield kill(world, master)
         yield world.with_master(master, replace(master, frozen=not master.frozen))
     if world.worker is not None:
-        yield replace(world, worker=None, worker_frozen=False)
-        yield replace(world, worker_frozen=not world.worker_frozen)
+        yield world.but(worker=None, worker_frozen=False)
+        yield world.but(worker_frozen=not world.worker_frozen)
     yield looks(world, clock_was_set=True)
     yield power_cut(world)
 
 
 def power_cut(world: World) -> World:
     """No process is left; what a step has written is on the disk."""
-    world = replace(orphan(world), masters=(), contenders=())
-    return replace(world, worker=None, worker_frozen=False)
+    world = orphan(world).but(masters=(), contenders=())
+    return world.but(worker=None, worker_frozen=False)
 
 
 def kill(world: World, master: MasterProcess) -> World:
@@ -312,7 +329,7 @@ def kill(world: World, master: MasterProcess) -> World:
         exit=MasterExit(START_FAILURE_S, 9),
     )
     state, decisions = replace(world.supervisor, observed_at=None).observe(seen, 0.0)
-    world = replace(world, supervisor=state)
+    world = world.but(supervisor=state)
     for decision in decisions:
         world = carry_out(world, decision)
     return normal(world)
@@ -324,12 +341,12 @@ def requests(world: World) -> Iterator[World]:
     The other steps of a deletion are kills; the client may be killed between any two of them.
     """
     yield looks(world)
-    yield replace(world, wanted=False)
+    yield world.but(wanted=False)
     holder = world.holder
     if holder is None or holder.phase != SERVING or holder.frozen or world.end is not None:
         return
-    yield replace(world, stop_recorded=True)
-    yield replace(world, starts_workers=not world.starts_workers)
+    yield world.but(stop_recorded=True)
+    yield world.but(starts_workers=not world.starts_workers)
 
 
 def normal(world: World) -> World:
@@ -345,7 +362,7 @@ def normal(world: World) -> World:
         retry_at=0.0,
         policy=RestartPolicy(),
     )
-    return replace(world, supervisor=state)
+    return world.but(supervisor=state)
 
 
 def successors(world: World) -> Iterator[World]:

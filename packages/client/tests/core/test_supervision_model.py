@@ -57,6 +57,7 @@ SUPERVISOR, MASTERS, WORKER = "supervisor", "masters", "worker"
 ALL_PROCESSES = frozenset((SUPERVISOR, MASTERS, WORKER))
 
 
+@functools.cache
 def acts(moment: Moment) -> dict[str, Moment]:
     """Yield what may happen next if nothing goes wrong: one step of one process."""
     world, have_acted = moment
