@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 _WORDS = re.compile(
-    r"geteuid|getuid|chmod|chown|/proc/|/dev/|which\(|require_program|Permission|\bmount|dockerd?\b"
+    r"geteuid|getuid|chmod|chown|/proc/(?!self)|/dev/|which\(|require_program|Permission|\bmount|dockerd?\b"
 )
 """Words in the text of what may depend on the user, or on the machine's programs."""
 

@@ -33,7 +33,7 @@ settings.register_profile("usual", deadline=None)
 settings.load_profile("usual")
 
 TESTS = Path(__file__).parent
-PASSED_ON = frozenset(("cwd", "env", "stdin", "stdout", "stderr", "text", "umask"))
+PASSED_ON = frozenset(("cwd", "env", "umask"))
 """The options of Popen that hold for a fork, too."""
 
 Attempt = Callable[..., Done]

@@ -10,7 +10,6 @@ import json
 import os
 import stat
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -214,10 +213,10 @@ def test_compiled_code_of_images_out_of_use_is_removed(
     ids=["deep", "surrogate", "kinds"],
 )
 def test_a_file_that_no_parser_can_read_spoils_no_list(
-    job_dir: Path, name: str, content: str
+    job_dir: Path, name: str, content: str, forking_edl: str
 ) -> None:
     (job_dir / name).write_text(content)
-    program = [sys.executable, "-m", "edl"]
+    program = [forking_edl, "-m", "edl"]
     env = {**os.environ, "EDL_HOME": str(job_dir.parents[1]), "EDL_PLATFORM": "docker"}
     for words in (["list"], ["status", "boxed"], ["events", "boxed"]):
         done = subprocess.run(

@@ -105,7 +105,7 @@ def test_the_next_fork_has_nothing_of_the_one_before(start: Start) -> None:
 def test_an_exception_is_an_exit_code_and_a_traceback(start: Start) -> None:
     process = start("-m", "program")
     _, err = process.communicate("fail\n", timeout=60)
-    assert process.returncode != 0
+    assert process.returncode == 1
     assert "ValueError: as asked" in err
 
 

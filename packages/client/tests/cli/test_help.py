@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,13 +32,20 @@ HEAVY_FOR_A_LIST = (*HEAVY, "google.protobuf", "edl_proto", "concurrent.futures"
 """What the list of commands does not need either."""
 
 
-def output(*args: str) -> str:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("EDL_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "edl", *args], capture_output=True, text=True, env=env, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def output(forking_edl: str) -> Callable[..., str]:
+    """Runs the command, and returns what it prints."""
+
+    def run(*args: str, **more: str) -> str:
+        usual = {name: value for name, value in os.environ.items() if not name.startswith("EDL_")}
+        command = [forking_edl, "-m", "edl", *args]
+        done = subprocess.run(
+            command, capture_output=True, text=True, env={**usual, **more}, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
 
 
 def leaves() -> list[tuple[str, ...]]:
@@ -51,7 +59,9 @@ def leaves() -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("path", [(), *leaves()], ids=" ".join)
-def test_help_begins_with_examples_of_this_very_command(path: tuple[str, ...]) -> None:
+def test_help_begins_with_examples_of_this_very_command(
+    output: Callable[..., str], path: tuple[str, ...]
+) -> None:
     lines = output(*path, "--help").splitlines()
     assert lines[0] == "Examples:"
     assert lines[1].startswith("  " + " ".join(("edl", *path)))
@@ -59,7 +69,7 @@ def test_help_begins_with_examples_of_this_very_command(path: tuple[str, ...]) -
 
 
 @pytest.mark.parametrize("verb", list(Verb))
-def test_help_has_every_option(verb: Verb) -> None:
+def test_help_has_every_option(output: Callable[..., str], verb: Verb) -> None:
     text = output(verb, "--help")
     for option in options_of(verb):
         assert f"{option.flag} " in text, option
@@ -102,7 +112,7 @@ def test_a_command_that_submits_nothing_does_not_import_what_reads_data() -> Non
     assert not {"numpy", "recordio"} & set(done.stdout.split())
 
 
-def test_the_help_has_every_exit_code() -> None:
+def test_the_help_has_every_exit_code(output: Callable[..., str]) -> None:
     text = output("--help")
     for code, meaning in MEANINGS.items():
         assert f"{code:>5}  {meaning}" in text
@@ -126,23 +136,15 @@ def test_no_command_at_all_shows_the_help() -> None:
     assert done.stdout.startswith("Examples:")
 
 
-def complete(line: str, **more: str) -> list[str]:
-    """Return the words with which bash completes the line."""
-    done = subprocess.run(
-        [sys.executable, "-m", "edl"],
-        env={
-            **os.environ,
-            **more,
-            "_EDL_COMPLETE": "bash_complete",
-            "COMP_WORDS": line,
-            "COMP_CWORD": str(len(line.split(" ")) - 1),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+@pytest.fixture
+def complete(output: Callable[..., str]) -> Callable[..., list[str]]:
+    """Returns the words with which bash completes a line."""
+
+    def ask(line: str, **more: str) -> list[str]:
+        asked = {"_EDL_COMPLETE": "bash_complete", "COMP_WORDS": line}
+        return output(**asked, COMP_CWORD=str(len(line.split(" ")) - 1), **more).split()
+
+    return ask
 
 
 @pytest.mark.parametrize(
@@ -160,7 +162,9 @@ def complete(line: str, **more: str) -> list[str]:
         ("edl scale f", ["first"]),
     ],
 )
-def test_completion(line: str, words: list[str], tmp_path: Path) -> None:
+def test_completion(
+    complete: Callable[..., list[str]], line: str, words: list[str], tmp_path: Path
+) -> None:
     for age, name in enumerate(("second", "first")):
         job = tmp_path / "jobs" / name
         job.mkdir(parents=True)
@@ -171,5 +175,5 @@ def test_completion(line: str, words: list[str], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["edl train --data tr", "edl data inspect tr", "edl zoo init "])
-def test_the_shell_completes_names_of_files(line: str) -> None:
+def test_the_shell_completes_names_of_files(complete: Callable[..., list[str]], line: str) -> None:
     assert complete(line) == [f"file,{line.split(' ')[-1]}"]

@@ -300,7 +300,7 @@ def test_two_submitters_of_one_name_at_one_moment_start_one_job(tidy: Edl) -> No
     masters = [
         pid
         for pid in tidy.processes()
-        if b"edl_testing.fake_job" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"\0-m\0edl_testing.fake_job\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
     assert len(masters) == 1
     tidy("stop", "race")

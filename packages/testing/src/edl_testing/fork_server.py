@@ -36,7 +36,6 @@ from edl_runtime.local import process_environment, process_identity
 _PYTHON = sys.executable
 _PR_SET_PDEATHSIG = 1
 _MAX_REQUEST_BYTES = 1 << 20
-_INTERNAL_ERROR = 70
 
 WORKER = "edl_worker"
 WORKER_IMPORTS = (
@@ -225,8 +224,9 @@ class ForkServer:
             os._exit(stop.code if isinstance(stop.code, int) else bool(stop.code))
         except BaseException:
             traceback.print_exc()
+            sys.stdout.flush()
         finally:
-            os._exit(_INTERNAL_ERROR)
+            os._exit(1)
 
 
 def _run(request: dict[str, Any]) -> None:
