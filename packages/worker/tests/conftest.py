@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -138,6 +139,15 @@ def forking_python() -> Iterator[str]:
     import_tensorflow()  # it sets variables; with others than these, a worker would be no fork
     with fork_server.forking_python([fork_server.WORKER], fork_server.WORKER_IMPORTS) as found:
         yield found
+
+
+@contextlib.contextmanager
+def forking_program(module: str, *imports: str) -> Iterator[str]:
+    """Yield an interpreter that runs a program of these tests as a fork with these imports."""
+    with pytest.MonkeyPatch.context() as environ:
+        environ.setenv("PYTHONPATH", str(Path(__file__).parent))
+        with fork_server.forking_python([module], imports) as python:
+            yield python
 
 
 @pytest.fixture

@@ -3,52 +3,65 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import forking_program
 
 from collectives.member import make_collectives
+from edl_testing.fake_master import WAIT_S
 from edl_worker.collectives.ring_members import Ring
 from edl_worker.core.collectives import CollectiveGroup, Collectives, GenerationEnded
 from edl_worker.core.replicas import Generation, Part
 
-MEMBER = Path(__file__).with_name("member.py")
+MEMBER = "collectives.member"
+IMPORTS = [f"edl_worker.collectives.{name}" for name in ("ring_members", "shared_memory")]
 SMALL = [Part("float32", 8)]
 
 pytestmark = pytest.mark.parametrize("transport", ["memory", "ring"])
 
 
-def run(
-    transport: str, folder: Path, size: int, steps: int, dies: dict[int, str] | None = None
-) -> list[str]:
-    """Return what each member says in the end; nothing if it was killed."""
-    members = [
-        subprocess.Popen(
-            [sys.executable, MEMBER, transport, folder, str(rank), str(size), str(steps)]
-            + ([dies[rank]] if dies and rank in dies else []),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(size)
-    ]
-    return [member.communicate(timeout=120)[0].strip() for member in members]
+Run = Callable[..., list[str]]
 
 
-@pytest.mark.parametrize("size", [2, 3, 5])
-def test_all_members_get_the_sum_and_the_notes(transport: str, tmp_path: Path, size: int) -> None:
-    assert run(transport, tmp_path, size, 50) == ["50"] * size
+@pytest.fixture(scope="module")
+def member() -> Iterator[str]:
+    """An interpreter that runs members."""
+    with forking_program(MEMBER, *IMPORTS) as python:
+        yield python
+
+
+@pytest.fixture
+def run(transport: str, tmp_path: Path, member: str) -> Run:
+    def run(size: int, steps: int, dies: dict[int, str] | None = None) -> list[str]:
+        """Return what each member says in the end; nothing if it was killed."""
+        members = [
+            subprocess.Popen(
+                [member, "-m", MEMBER, transport, tmp_path]
+                + [str(number) for number in (rank, size, steps)]
+                + ([dies[rank]] if dies and rank in dies else []),
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(size)
+        ]
+        return [member.communicate(timeout=WAIT_S)[0].strip() for member in members]
+
+    return run
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_all_members_get_the_sum_and_the_notes(run: Run, size: int) -> None:
+    assert run(size, 20) == ["20"] * size
 
 
 @pytest.mark.parametrize("when", ["begin", "middle"])
-def test_no_member_has_a_sum_that_a_dead_one_did_not_complete(
-    transport: str, tmp_path: Path, when: str
-) -> None:
-    first, dead, last = run(transport, tmp_path, 3, 5, {1: when})
+def test_no_member_has_a_sum_that_a_dead_one_did_not_complete(run: Run, when: str) -> None:
+    first, dead, last = run(3, 5, {1: when})
 
     assert not dead
     for said in (first, last):

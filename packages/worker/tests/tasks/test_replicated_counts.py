@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import counting_engine
 import pytest
-from conftest import Master, export, lease, training
+from conftest import Master, export, forking_program, lease, training
 
 from edl_proto.v1 import job_pb2, task_pb2
+from edl_testing import fork_server
 from edl_testing.fake_ledger import FakeTask
 from edl_testing.fake_master import WAIT_S, FakeMaster
 
-ENGINE = Path(counting_engine.__file__)
+ENGINE = "counting_engine"
+IMPORTS = (
+    *("linear_engine", "edl_worker.app", "edl_worker.tasks.task_runner"),
+    *("edl_worker.collectives.peers", "edl_worker.collectives.ring"),
+)
 SIZE = counting_engine.SIZE
 
 StartProcess = Callable[..., "subprocess.Popen[bytes]"]
@@ -47,8 +51,17 @@ def transport() -> str:
     return "memory"
 
 
+@pytest.fixture(scope="module")
+def engine() -> Iterator[str]:
+    """An interpreter that runs workers with the counting engine."""
+    with forking_program(ENGINE, *IMPORTS) as python:
+        yield python
+
+
 @pytest.fixture
-def start(master: FakeMaster, transport: str, tmp_path: Path) -> Iterator[StartProcess]:
+def start(
+    engine: str, master: FakeMaster, transport: str, tmp_path: Path
+) -> Iterator[StartProcess]:
     """Starts workers; the master learns when one has died."""
     meeting = {"memory": ("EDL_REPLICA_DIR", str(tmp_path / "members"))}
     name, value = meeting.get(transport, ("EDL_RING_HOST", "127.0.0.1"))
@@ -60,7 +73,7 @@ def start(master: FakeMaster, transport: str, tmp_path: Path) -> Iterator[StartP
                 master.replicas.lose(worker)
 
     def start(worker: int, *die: object) -> subprocess.Popen[bytes]:
-        command = [sys.executable, ENGINE, master.address, str(worker), *map(str, die)]
+        command = [engine, "-m", ENGINE, master.address, str(worker), *map(str, die)]
         process = subprocess.Popen(command, env={**os.environ, name: value})
         processes.append(process)
         threading.Thread(target=observe, args=(worker, process), daemon=True).start()
@@ -165,12 +178,12 @@ def test_a_worker_that_was_frozen_gets_the_values_of_the_others(
     master: FakeMaster, start: StartProcess
 ) -> None:
     processes = begin(master, start)
-    processes[0].send_signal(signal.SIGSTOP)
+    os.kill(fork_server.find_fork(processes[0].pid), signal.SIGSTOP)
     with master.changed:
         master.replicas.lose(0)
         master.leases_left = 4
     master.wait_for(lambda: len(master.received.counted) == 40, "steps without it")
-    processes[0].send_signal(signal.SIGCONT)
+    os.kill(fork_server.find_fork(processes[0].pid), signal.SIGCONT)
     leave_to(0, master, processes[1])
     go_on(master)
     assert processes[0].wait(WAIT_S) == 0
