@@ -29,6 +29,7 @@ from . import layers
 
 DEADLINE_S = 200.0
 _PLENTY = 12 << 30
+_PREFIX = "edl-docker-"
 _ROOT = Path(__file__).parents[2]
 
 _REGISTRY = """\
@@ -121,7 +122,9 @@ def open_environment(*, bases: bool = True) -> Iterator[DockerEnvironment]:
         yield DockerEnvironment(url, registry, Path(url.removeprefix("unix://")).parent)
         return
     # Not below pytest's folder: a socket's path is short, and images are large.
-    folder = Path(tempfile.mkdtemp(prefix="edl-docker-", dir=_fast_folder()))
+    parent = Path(_fast_folder() or tempfile.gettempdir())
+    remove_left(parent)
+    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
     try:
         with contextlib.ExitStack() as running:
             port = free_port()
@@ -133,6 +136,14 @@ def open_environment(*, bases: bool = True) -> Iterator[DockerEnvironment]:
             yield docker_env
     finally:
         debian_base.remove(folder)
+
+
+def remove_left(parent: Path) -> None:
+    """Remove the folders of runs that were killed: each has gigabytes, perhaps in memory."""
+    for folder in parent.glob(f"{_PREFIX}*"):
+        pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            debian_base.remove(folder)
 
 
 def _fast_folder() -> str | None:
