@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from cluster import requirements
 from cluster.cluster import Cluster
+from cluster.images import BUSYBOX_IMAGE
 from submitter import Submitter
 
 from edl_testing.requirements import require
@@ -26,6 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster with two real nodes; where none can run, tests are skipped or fail."""
     require(", ".join(requirements.missing()))
+    for left in tmp_path_factory.getbasetemp().parent.glob("*/kubernetes*/cluster"):
+        Cluster.remove_left(left)
     started = Cluster.start(tmp_path_factory.mktemp("kubernetes") / "cluster", nodes=2)
     yield started
     started.end()
@@ -33,13 +36,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def job_image(cluster: Cluster) -> str:
-    """The name of an image with client, master, worker and the model zoo, on all real nodes."""
-    return cluster.import_job_image()
+    """The name of an image with client, master, worker and the model zoo; ``node1`` has it."""
+    return cluster.import_job_image("node1")
+
+
+@pytest.fixture(scope="session")
+def shell_image(cluster: Cluster) -> str:
+    """The name, by its digest, of an image with a shell."""
+    return cluster.pin_image(BUSYBOX_IMAGE)
 
 
 @pytest.fixture
 def submitter(
     cluster: Cluster,
+    shell_image: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -50,6 +60,7 @@ def submitter(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("KUBECONFIG", str(cluster.layout.kubeconfig))
     monkeypatch.chdir(tmp_path)
-    made = Submitter(cluster, f"client-{secrets.token_hex(4)}", tmp_path, capsys)
+    namespace = f"client-{secrets.token_hex(4)}"
+    made = Submitter(cluster, shell_image, namespace, tmp_path, capsys)
     yield made
     cluster.kubectl("delete", "namespace", made.namespace, "--wait=false")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import namespaces
 from cluster.images import BUSYBOX_IMAGE
 from google.protobuf import json_format
 
@@ -50,6 +51,7 @@ class CountingObjects:
 
     namespace: str
     folder: Path
+    compiled: Path
     name: str
     held: Path
     records: int
@@ -61,17 +63,7 @@ class CountingObjects:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the objects in the order of their creation."""
-        account = {"kind": "ServiceAccount", "metadata": {"name": "edl-master"}}
-        yield {"apiVersion": "v1", **account}
-        rbac = "rbac.authorization.k8s.io/v1"
-        yield {"apiVersion": rbac, "kind": "Role", "metadata": {"name": "m"}, "rules": RULES}
-        yield {
-            "apiVersion": rbac,
-            "kind": "RoleBinding",
-            "metadata": {"name": "m"},
-            "roleRef": {"apiGroup": rbac.partition("/")[0], "kind": "Role", "name": "m"},
-            "subjects": [{"kind": "ServiceAccount", "name": "edl-master"}],
-        }
+        yield from namespaces.make_objects(self.namespace, RULES)
         yield {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -153,8 +145,10 @@ class CountingObjects:
         places = ["/usr", "/lib", "/lib64", "/etc/ssl", python, str(ROOT)]
         mounts = [{"name": f"p{i}", "mountPath": p, "readOnly": True} for i, p in enumerate(places)]
         mounts.append({"name": "files", "mountPath": str(self.folder)})
+        mounts.append({"name": "compiled", "mountPath": str(self.compiled)})
         found = [{"name": f"p{i}", "hostPath": {"path": p}} for i, p in enumerate(places)]
         found.append({"name": "files", "hostPath": {"path": str(self.folder)}})
+        found.append({"name": "compiled", "hostPath": {"path": str(self.compiled)}})
         for each in volumes:
             mounts.append({"name": each["name"], "mountPath": each.pop("mountPath")})
             found.append(each)
@@ -167,6 +161,7 @@ class CountingObjects:
                 {"name": "PATH", "value": f"{Path(sys.executable).parent}:/usr/bin:/bin"},
                 {"name": "EDL_TEST_HELD", "value": str(self.held)},
                 {"name": "EDL_TEST_RECORD_S", "value": str(self.record_s)},
+                {"name": "NUMBA_CACHE_DIR", "value": str(self.compiled)},
                 {"name": "PYTHONUNBUFFERED", "value": "1"},
                 {"name": "TF_CPP_MIN_LOG_LEVEL", "value": "3"},
                 *(

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from cluster.cluster import Cluster
-from cluster.jobs_namespace import NAMESPACE, Submitter
+from cluster.jobs_namespace import NAMESPACE, STATE, Submitter
 
 from edl_kubernetes.cluster import objects
+from edl_runtime.local import job_directory
 
 EDL = str(Path(sys.executable).parent / "edl")
 ROOT = Path(__file__).parents[2]
@@ -66,17 +67,25 @@ class HeldZoo:
 
 def pods(cluster: Cluster, role: str, job: str = "counting") -> list[dict[str, Any]]:
     """The pods of a role that run and are not leaving."""
-    selector = f"--selector={objects.LABEL_JOB}={job},{objects.LABEL_ROLE}={role}"
-    found = cluster.kubectl("get", "pods", f"--namespace={NAMESPACE}", selector, "--output=json")
+    labels = f"{objects.LABEL_JOB}={job},{objects.LABEL_ROLE}={role}"
     return [
         item
-        for item in json.loads(found)["items"]
+        for item in cluster.api.list(f"/api/v1/namespaces/{NAMESPACE}/pods", labels).items
         if item["status"].get("phase") == "Running" and "deletionTimestamp" not in item["metadata"]
     ]
+
+
+def count_trained(files: Path, job: str) -> int:
+    """Return how many records a job has trained, as its master has written last."""
+    try:
+        status = json.loads((files / STATE / job / job_directory.STATUS).read_text())
+    except (FileNotFoundError, ValueError):
+        return 0
+    return int(status.get("records_trained", 0))
 
 
 def eventually(met: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + 900
     while not met():
         assert time.monotonic() < deadline, what
-        time.sleep(1.0)  # most ask by a command, which computes for half a second
+        time.sleep(0.5)

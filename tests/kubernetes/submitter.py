@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import namespaces
 import pytest
 import yaml
 from cluster.cluster import Cluster
-from cluster.images import BUSYBOX_IMAGE
 
 from edl.__main__ import run
 from edl.core.options.kubernetes import ClusterChoice
@@ -35,8 +35,18 @@ def dataset_fn(dataset, mode): pass
 def loss(labels, predictions): pass
 def optimizer(): pass
 """
-MASTER_VERBS = "get,list,watch,create,delete,update,patch"
-MASTER_RESOURCES = "pods,pods/log,configmaps,jobs.batch,leases.coordination.k8s.io"
+RULES = [
+    {
+        "apiGroups": ["", "batch", "coordination.k8s.io"],
+        "resources": ["pods", "pods/log", "configmaps", "jobs", "leases"],
+        "verbs": ["get", "list", "watch", "create", "delete", "update", "patch"],
+    }
+]
+KINDS = {
+    "job.batch": "/apis/batch/v1",
+    **dict.fromkeys(("pod", "service", "secret", "persistentvolumeclaim", "configmap"), "/api/v1"),
+}
+"""The kinds of objects that jobs have, and where each is found."""
 
 
 @dataclass(frozen=True)
@@ -52,25 +62,22 @@ class Submitter:
     """Runs commands in this process, for a namespace of its own."""
 
     def __init__(
-        self, cluster: Cluster, namespace: str, place: Path, capsys: pytest.CaptureFixture[str]
+        self,
+        cluster: Cluster,
+        image: str,
+        namespace: str,
+        place: Path,
+        capsys: pytest.CaptureFixture[str],
     ) -> None:
         self.cluster = cluster
         self.namespace = namespace
         self.place = place
-        self.image = _pin(cluster, BUSYBOX_IMAGE)
+        self.image = image
         self._capsys = capsys
         (place / "zoo").mkdir()
         (place / "zoo" / "mine.py").write_text(MODEL)
-        cluster.kubectl("create", "namespace", namespace)
-        found = ("get", "serviceaccount", "default", "--ignore-not-found", "--output=name")
-        # Kubernetes makes it a moment later, and refuses pods until then.
-        eventually(lambda: self.kubectl(*found), "the namespace's own account")
-        account = objects.MASTER_ACCOUNT
-        self.kubectl("create", "serviceaccount", account)
-        verbs = (f"--verb={MASTER_VERBS}", f"--resource={MASTER_RESOURCES}")
-        self.kubectl("create", "role", account, *verbs)
-        subject = f"--serviceaccount={namespace}:{account}"
-        self.kubectl("create", "rolebinding", account, f"--role={account}", subject)
+        cluster.create(namespace, namespaces.make_objects(namespace, RULES))
+        cluster.wait_for_account(namespace)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         return self.cluster.kubectl("--namespace", self.namespace, *arguments, stdin=stdin)
@@ -94,9 +101,19 @@ class Submitter:
 
     def list_objects(self) -> list[str]:
         """List the objects of jobs that exist."""
-        kinds = "jobs,pods,services,secrets,persistentvolumeclaims,configmaps"
-        listed = self.kubectl("get", kinds, "--output=name").split()
-        return [name for name in listed if "/edl-" in name]
+        return [
+            f"{kind}/{item['metadata']['name']}"
+            for kind in KINDS
+            for item in self._list(kind)
+            if item["metadata"]["name"].startswith("edl-")
+        ]
+
+    def has_pods(self) -> bool:
+        return bool(self._list("pod"))
+
+    def _list(self, kind: str) -> list[dict[str, Any]]:
+        path = f"{KINDS[kind]}/namespaces/{self.namespace}/{kind.partition('.')[0]}s"
+        return self.cluster.api.list(path).items
 
     def backend(self) -> KubernetesJobBackend:
         choice = ClusterChoice(namespace=self.namespace)
@@ -163,17 +180,6 @@ class Submitter:
         path = self.place / f"{secrets.token_hex(4)}.kubeconfig"
         path.write_text(yaml.safe_dump(config))
         return str(path)
-
-
-def _pin(cluster: Cluster, image: str) -> str:
-    """Return the name of the image with its digest, under a name that nodes know."""
-    for sandbox in cluster.sandboxes.values():
-        ctr = ("ctr", "--namespace=k8s.io", "images")
-        rows = [line.split() for line in sandbox.run(*ctr, "ls").splitlines()]
-        (digest,) = (row[2] for row in rows if row[0] == image)
-        pinned = f"{image.rpartition(':')[0]}@{digest}"
-        sandbox.run(*ctr, "tag", "--force", image, pinned)
-    return pinned
 
 
 def eventually(condition: Callable[[], Any], what: str, timeout: float = 300) -> Any:

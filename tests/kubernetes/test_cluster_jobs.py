@@ -56,7 +56,7 @@ def test_a_job_is_watched_scaled_lost_resumed_stopped_and_deleted(submitter: Sub
 
     stopped = submitter.edl("stop", "live", "--now", *in_namespace)
     assert "edl resume live starts it again" in stopped.err, "it is cancelled, not lost"
-    eventually(lambda: submitter.kubectl("get", "pods", "--output=name") == "", "all pods are gone")
+    eventually(lambda: not submitter.has_pods(), "all pods are gone")
     fewer = submitter.edl("resume", "live", "--num-epochs", "1", *in_namespace)
     assert (fewer.code, "live has 1 epoch already" in fewer.err) == (2, True), fewer
     assert other.continuation.resume("live", num_epochs=5)
@@ -120,14 +120,14 @@ def test_a_queue_starts_preempts_and_starts_a_job_again(submitter: Submitter) ->
         assert labels["team"] == "a"
     backend = submitter.backend()
     assert "suspended until a queue" in backend.status("queued").status.pending
-    assert submitter.kubectl("get", "pods", "--output=name") == ""
+    assert not submitter.has_pods()
 
     nodes = {"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}}
     admit(False, template=nodes)
     eventually(lambda: backend.status("queued").status.state is JobState.RUNNING, "it runs")
     assert backend.status("queued").status.pending == ""
     admit(True)
-    eventually(lambda: submitter.kubectl("get", "pods", "--output=name") == "", "preempted")
+    eventually(lambda: not submitter.has_pods(), "preempted")
     seen = backend.status("queued").status
     assert not seen.state.is_over
     assert "suspended until a queue" in seen.pending

@@ -203,7 +203,7 @@ def test_a_namespace_of_the_restricted_level_takes_jobs_and_refuses_more(
     (own,) = json.loads(submitter.kubectl("get", "jobs", "--output=json"))["items"]
     assert own["spec"]["suspend"]
     assert objects.ANNOTATION_SUBMITTING not in own["metadata"].get("annotations", {})
-    assert submitter.kubectl("get", "pods", "--output=name") == ""
+    assert not submitter.has_pods()
     scaled = submitter.edl("scale", "digits", "--workers", "3", "-n", submitter.namespace)
     assert (scaled.code, "digits is suspended" in scaled.err) == (2, True), scaled
     resumed = submitter.edl("resume", "digits", "-n", submitter.namespace)

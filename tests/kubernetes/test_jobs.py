@@ -7,6 +7,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from cluster import jobs_namespace, kueue
 from cluster.cluster import Cluster
 from cluster.images import BUSYBOX_IMAGE
 from cluster.jobs_namespace import NAMESPACE, Submitter
-from held_jobs import HeldZoo, edl, eventually, pods
+from held_jobs import HeldZoo, count_trained, edl, eventually, pods
 from moto.server import ThreadedMotoServer
 from safetensors.numpy import load_file
 
@@ -40,8 +41,16 @@ def files() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def submitter(cluster: Cluster, files: Path) -> Submitter:
-    return jobs_namespace.prepare(cluster, files)
+def submitter(cluster: Cluster, files: Path, job_image: str) -> Iterator[Submitter]:
+    prepared = jobs_namespace.prepare(cluster, files, image=False)
+    # Jobs across nodes are those of test_faults.py and test_master.py, which need no image.
+    cluster.kubectl("cordon", "node2")
+    compiled = files / "compiled"  # the loops of masters, which each pod would compile anew
+    compiled.mkdir()
+    compiled.chmod(0o777)
+    more = ("--image", job_image, "--env", f"NUMBA_CACHE_DIR={compiled}")
+    yield replace(prepared, arguments=(*more, *prepared.arguments))
+    cluster.kubectl("uncordon", "node2")
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +109,8 @@ def intrude(cluster: Cluster, files: Path, image: str, targets: list[str]) -> di
     cluster.kubectl("create", "-f-", here, stdin=json.dumps(pod))
 
     def phase() -> str:
-        return cluster.kubectl("get", "pod/intruder", here, "--output=jsonpath={.status.phase}")
+        pod = cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods/intruder")
+        return str(pod["status"]["phase"])
 
     eventually(lambda: phase() in ("Succeeded", "Failed"), "the intruder gives up")
     said = cluster.kubectl("logs", "intruder", here)
@@ -186,7 +196,7 @@ def test_a_job_of_a_submitter_counts_each_record_once_and_refuses_other_callers(
         found: dict[str, Any] = json.loads(edl(submitter, "status", "counting", "-o", "json"))
         return found
 
-    eventually(lambda: status()["records_trained"] > 0, "training")
+    eventually(lambda: count_trained(files, "counting") > 0, "training")
 
     # A caller without an identity of this job is refused; one with an identity makes its own calls.
     (master,), (server,) = pods(cluster, objects.MASTER), pods(cluster, objects.SERVER)
@@ -210,7 +220,7 @@ def test_a_job_of_a_submitter_counts_each_record_once_and_refuses_other_callers(
         "the next master",
     )
     trained = status()["records_trained"]
-    eventually(lambda: status()["records_trained"] > trained, "training goes on")
+    eventually(lambda: count_trained(files, "counting") > trained, "training goes on")
     assert {pod["metadata"]["uid"] for pod in pods(cluster, objects.WORKER)} == workers
     export_meanwhile(submitter, files)
     zoo.release()
@@ -249,12 +259,7 @@ def test_pods_that_train_in_step_are_lost_and_added(
         *("--params", f"size={RECORDS}", "--data", str(numbers), "--minibatch-size", "16"),
         *("--num-epochs", str(EPOCHS), "--output", str(output), "--detach"),
     )
-
-    def status() -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(edl(submitter, "status", "replicated", "-o", "json"))
-        return found
-
-    eventually(lambda: status()["records_trained"] > 0, "training")
+    eventually(lambda: count_trained(files, "replicated") > 0, "training")
     lost = pods(cluster, objects.WORKER, "replicated")[0]["metadata"]["name"]
     cluster.kubectl(
         "delete", "pod", lost, f"--namespace={NAMESPACE}", "--grace-period=0", "--force"
@@ -266,8 +271,8 @@ def test_pods_that_train_in_step_are_lost_and_added(
         ),
         "another worker in its place",
     )
-    trained = status()["records_trained"]
-    eventually(lambda: status()["records_trained"] > trained, "training goes on")
+    trained = count_trained(files, "replicated")
+    eventually(lambda: count_trained(files, "replicated") > trained, "training goes on")
     zoo.release()
     edl(submitter, "wait", "replicated")
     (weights,) = load_file(output / "parameters.safetensors").values()
@@ -339,10 +344,6 @@ def test_kueue_holds_a_job_and_takes_places_from_another_one(
     def status(name: str) -> str:
         return edl(submitter, "status", name)
 
-    def count_records() -> int:
-        found: int = json.loads(edl(submitter, "status", "first", "-o", "json"))["records_trained"]
-        return found
-
     zoo.hold()
     cluster.kubectl("create", "namespace", "team-b")
     with kueue.install(cluster):
@@ -358,8 +359,8 @@ def test_kueue_holds_a_job_and_takes_places_from_another_one(
         ready = ("--for=jsonpath={.status.ready}=2", "job/urgent", "--timeout=600s")
         cluster.kubectl("wait", "--namespace=team-b", *ready)
         eventually(lambda: len(pods(cluster, objects.WORKER, "first")) == 1, "it shrinks")
-        so_far = count_records()
-        eventually(lambda: count_records() > so_far, "training goes on")
+        so_far = count_trained(files, "first")
+        eventually(lambda: count_trained(files, "first") > so_far, "training goes on")
         eventually(lambda: "queue has not admitted it" in status("first"), "two wait")
         assert "its queue gave its place to others" in edl(submitter, "events", "first")
         assert "until a queue" in status("second"), "it is held still"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import subprocess
+import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from cluster.cluster import Cluster
 from cluster.images import BUSYBOX_IMAGE
 
 from edl_kubernetes.cluster import objects
-from edl_kubernetes.cluster.api import KubernetesApi
+from edl_kubernetes.cluster.api import ApiError, ApiUnavailable, KubernetesApi
 from edl_kubernetes.master.pod_template import PodTemplate
 from edl_kubernetes.master.pods import KubernetesPods
 from edl_master.core.events import InstancePending
@@ -38,7 +37,8 @@ def _suite() -> Any:
 
 suite = _suite()
 Behaviour = suite.Behaviour
-WAIT = "echo up; while :; do sleep 0.05; done"
+WAIT = "echo up; sleep 100000 & while :; do wait; done"
+"""A shell that sleeps would see a signal only afterwards."""
 COMMANDS = {
     Behaviour.OBEDIENT: f"trap 'exit 0' TERM; {WAIT}",
     Behaviour.FRANK: f"trap 'exit 143' TERM; {WAIT}",
@@ -59,19 +59,19 @@ class Pods(KubernetesPods):
 
 
 class Harness:
-    """Pods of one Job, in a namespace of their own."""
+    """Pods of one Job."""
 
-    def __init__(self, cluster: Cluster, namespace: str, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, job: str, folder: Path) -> None:
         self.cluster = cluster
         self.namespace = namespace
+        self.job = job
         self.folder = folder
         self.platforms: list[KubernetesPods] = []
-        cluster.kubectl("create", "namespace", namespace)
         # Suspended: it owns the pods, and makes none itself.
-        job = {
+        item = {
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "metadata": {"name": "edl-suite"},
+            "metadata": {"name": objects.object_name(job)},
             "spec": {
                 "suspend": True,
                 "template": {
@@ -82,11 +82,8 @@ class Harness:
                 },
             },
         }
-        made = self.kubectl("create", "-f-", "--output=json", stdin=json.dumps(job))
-        self.uid = json.loads(made)["metadata"]["uid"]
-
-    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        return self.cluster.kubectl("--namespace", self.namespace, *arguments, stdin=stdin)
+        made = cluster.api.create(f"/apis/batch/v1/namespaces/{namespace}/jobs", item)
+        self.uid = made["metadata"]["uid"]
 
     def platform(self, behaviour: Any) -> KubernetesPods:
         missing = behaviour == Behaviour.MISSING
@@ -98,11 +95,16 @@ class Harness:
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "spec": {"restartPolicy": "Never", "containers": [container]},
+            "spec": {
+                "restartPolicy": "Never",
+                "automountServiceAccountToken": False,
+                "containers": [container],
+            },
         }
         api = KubernetesApi.from_kubeconfig(str(self.cluster.layout.kubeconfig))
-        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "edl-suite", "uid": self.uid}
-        template = PodTemplate(self.namespace, "suite", self.uid, owner, pod)
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "uid": self.uid}
+        owner["name"] = objects.object_name(self.job)
+        template = PodTemplate(self.namespace, self.job, self.uid, owner, pod)
         command = ["sh", "-c", COMMANDS[behaviour]]
         platform = Pods(api, template, lambda worker: command, self.folder)
         self.platforms.append(platform)
@@ -118,33 +120,44 @@ class Harness:
 
     def is_up(self, instance: InstanceId) -> bool:
         try:
-            return "up\n" in self.kubectl("logs", instance)
-        except subprocess.CalledProcessError:  # the container is being made
+            return "up\n" in self.cluster.api.text(f"{self._pod(instance)}/log", {})
+        except (ApiError, ApiUnavailable):  # the container is being made
             return False
 
     def is_alive(self, instance: InstanceId) -> bool:
         try:
-            found = json.loads(self.kubectl("get", "pod", instance, "--output=json"))
-        except subprocess.CalledProcessError:
+            found = self.cluster.api.get(self._pod(instance))
+        except ApiError:
             return False
         states = [one["state"] for one in found["status"].get("containerStatuses", ())]
         return any("running" in state for state in states)
 
     def take_away(self, instance: InstanceId) -> None:
-        self.kubectl("delete", "pod", instance, "--grace-period=0", "--force")
+        self.cluster.api.delete(self._pod(instance), 0)
 
     def ask_from_outside(self, instance: InstanceId) -> None:
-        self.kubectl("delete", "pod", instance, "--grace-period=2", "--wait=false")
+        self.cluster.api.delete(self._pod(instance), 2)
+
+    def _pod(self, instance: InstanceId) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods/{instance}"
 
     def close(self) -> None:
         for platform in self.platforms:
             platform.close(0)
-        self.cluster.kubectl("delete", "namespace", self.namespace, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """One for all tests: its end costs the API server more than a test's pods do."""
+    name = f"suite-{secrets.token_hex(4)}"
+    cluster.kubectl("create", "namespace", name)
+    yield name
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture
-def pods(cluster: Cluster, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
-    harness = Harness(cluster, f"suite-{abs(hash(request.node.name)):x}", tmp_path)
+def pods(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Harness]:
+    harness = Harness(cluster, namespace, f"job-{secrets.token_hex(4)}", tmp_path)
     yield harness
     harness.close()
 

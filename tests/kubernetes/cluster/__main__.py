@@ -77,7 +77,7 @@ def start(nodes: int, simulated_nodes: int) -> int:
     if not binaries.is_built():
         print("Building Kubernetes. This takes five to ten minutes, once.", file=sys.stderr)
     began = time.monotonic()
-    cluster = Cluster.start(ROOT, nodes)
+    cluster = Cluster.start(ROOT, nodes, stays=True)
     if simulated_nodes:
         cluster.add_simulated_nodes(simulated_nodes)
     print(f"The cluster was ready after {time.monotonic() - began:.0f} s.", file=sys.stderr)

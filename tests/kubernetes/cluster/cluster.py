@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 
+from edl_kubernetes.cluster.api import ApiError, ApiUnavailable, KubernetesApi
 from tests import job_image
 
 from . import binaries, control_plane, images, machine, node, simulated_nodes, volumes
 from .certificates import Authority
 from .layout import API_ADDRESS, API_PORT, DNS_ADDRESS, Layout, NodeAddress
-from .sandbox import NICENESS, Sandbox, wait_until
+from .sandbox import NICENESS, Sandbox, ending_with_us, wait_until
 
 
 @dataclass
@@ -33,14 +37,25 @@ class Cluster:
     """By node name. The first one has the control plane, too."""
     relay: int = 0
     niceness: int = NICENESS
+    stays: bool = False
 
     @classmethod
-    def start(cls, root: Path, nodes: int = 1, niceness: int = NICENESS) -> Cluster:
-        """Build what is missing, start everything, and wait until each node is ready."""
+    def start(
+        cls, root: Path, nodes: int = 1, niceness: int = NICENESS, *, stays: bool = False
+    ) -> Cluster:
+        """Build what is missing, start everything, and wait until each node is ready.
+
+        Args:
+            root: a new folder.
+            nodes: how many real ones.
+            niceness: of all processes, pods included.
+            stays: all go on when this process is gone; otherwise they end with it.
+        """
         folder = binaries.build()
         root.mkdir(parents=True)
         layout = Layout(root.absolute())
-        cluster = cls(layout, folder, niceness=niceness)
+        layout.owner.write_text("" if stays else str(os.getpid()))
+        cluster = cls(layout, folder, niceness=niceness, stays=stays)
         try:
             cluster._start(nodes)
         except BaseException:
@@ -56,6 +71,15 @@ class Cluster:
         state = json.loads(layout.state.read_text())
         sandboxes = {name: Sandbox.from_state(one) for name, one in state["sandboxes"].items()}
         return cls(layout, Path(state["binaries"]), sandboxes, state["relay"])
+
+    @staticmethod
+    def remove_left(root: Path) -> None:
+        """Remove the files of a cluster whose process was killed."""
+        layout = Layout(root.absolute())
+        owner = layout.owner.read_text() if layout.owner.exists() else ""
+        if owner and not Path("/proc", owner).exists():
+            machine.remove_control_groups(layout)
+            shutil.rmtree(layout.root)
 
     def save(self) -> None:
         state = {
@@ -73,6 +97,30 @@ class Cluster:
             sandbox.end()
         machine.remove_control_groups(self.layout)
         shutil.rmtree(self.layout.root)
+
+    @functools.cached_property
+    def api(self) -> KubernetesApi:
+        """The connection for what is asked often: each kubectl computes for a tenth of a second."""
+        return KubernetesApi.from_kubeconfig(str(self.layout.kubeconfig))
+
+    def answers(self, path: str) -> bool:
+        """Whether the API server gives what has a path."""
+        try:
+            self.api.text(path, {})
+        except (ApiError, ApiUnavailable):
+            return False
+        return True
+
+    def wait_for_account(self, namespace: str) -> None:
+        """Wait for a namespace's own account: until it is made, Kubernetes refuses pods."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+        wait_until(lambda: self.answers(path), f"the default service account of {namespace}")
+
+    def create(self, namespace: str, items: Iterable[Mapping[str, Any]]) -> None:
+        """Create objects in this order; the namespace is that of all that name none."""
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(items)}
+        given = (f"--namespace={namespace}", "--filename=-")
+        self.kubectl("create", *given, stdin=json.dumps(listed))
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """Return what the command prints; raises ``CalledProcessError`` with its complaint."""
@@ -98,15 +146,24 @@ class Cluster:
         for sandbox in self.sandboxes.values():
             node.import_image(sandbox, archive)
 
-    def import_job_image(self) -> str:
-        """Give all real nodes the image of this working tree; its name, with the digest.
+    def pin_image(self, name: str) -> str:
+        """Give an image of all real nodes the name by its digest, too, and return that."""
+        (pinned,) = {node.pin_image(each, name) for each in self.sandboxes.values()}
+        return pinned
+
+    def import_job_image(self, *nodes: str) -> str:
+        """Give real nodes the image of this working tree; its name, with the digest.
+
+        Args:
+            nodes: their names; without, it is all. Each import computes for half a minute.
 
         Raises:
             Unavailable: a part of the image cannot be had.
         """
         image = job_image.make()
-        (name,) = {node.import_job_image(each, image) for each in self.sandboxes.values()}
-        return name
+        chosen = [self.sandboxes[name] for name in nodes or self.sandboxes]
+        (pinned,) = {node.import_job_image(each, image) for each in chosen}
+        return pinned
 
     @contextlib.contextmanager
     def registry(self, port: int) -> Iterator[None]:
@@ -198,6 +255,7 @@ class Cluster:
         control_plane.start(first, self.layout, self.binaries, authority)
         self._start_relay(first, authority)
         wait_until(self._is_ready, "the API server")
+        control_plane.start_controllers(first, self.layout, self.binaries)
         archives = self._write_images()
         for address in addresses:
             sandbox = first if address.number == 1 else self._connected_sandbox(first, address)
@@ -206,10 +264,11 @@ class Cluster:
                 node.import_image(sandbox, archive)
         self._start_dns(first)
         wait_until(lambda: self._nodes_are_ready(nodes), "the nodes")
-        wait_until(self._has_default_account, "the default service account")
+        self.wait_for_account("default")
 
     def _sandbox(self, address: NodeAddress) -> Sandbox:
-        sandbox = Sandbox.create(address.name, self.layout.logs / address.name, self.niceness)
+        logs = self.layout.logs / address.name
+        sandbox = Sandbox.create(address.name, logs, self.niceness, stays=self.stays)
         self.sandboxes[address.name] = sandbox
         machine.prepare(sandbox, self.layout, address)
         return sandbox
@@ -222,7 +281,8 @@ class Cluster:
     def _start_relay(self, first: Sandbox, authority: Authority) -> None:
         port_file = self.layout.root / "api.port"
         log = self.layout.logs / "relay.log"
-        self.relay = _start_relay(log, str(first.init), str(API_PORT), str(port_file))
+        given = (str(first.init), str(API_PORT), str(port_file))
+        self.relay = _start_relay(log, *given, stays=self.stays)
         wait_until(port_file.exists, "the relay to the API server")
         config = authority.kubeconfig("admin", f"https://127.0.0.1:{port_file.read_text()}")
         self.layout.kubeconfig.touch(mode=0o600)
@@ -262,30 +322,20 @@ class Cluster:
         self.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all([service, endpoints]))
 
     def _is_ready(self) -> bool:
-        return self._succeeds("get", "--raw=/readyz")
-
-    def _has_default_account(self) -> bool:
-        return self._succeeds("get", "serviceaccount", "default")
+        return self.answers("/readyz")
 
     def _nodes_are_ready(self, count: int) -> bool:
-        listed = json.loads(self.kubectl("get", "nodes", "--output=json"))
-        conditions = [one for item in listed["items"] for one in item["status"]["conditions"]]
+        listed = self.api.list("/api/v1/nodes").items
+        conditions = [one for item in listed for one in item["status"]["conditions"]]
         ready = [one for one in conditions if one["type"] == "Ready" and one["status"] == "True"]
         return len(ready) == count
 
-    def _succeeds(self, *arguments: str) -> bool:
-        try:
-            self.kubectl("--request-timeout=5s", *arguments)
-        except subprocess.CalledProcessError:
-            return False
-        return True
 
-
-def _start_relay(log: Path, *arguments: str) -> int:
-    script = Path(__file__).with_name("relay.py")
+def _start_relay(log: Path, *arguments: str, stays: bool = False) -> int:
+    command = (sys.executable, str(Path(__file__).with_name("relay.py")), *arguments)
     with log.open("wb") as output:
         return subprocess.Popen(
-            (sys.executable, str(script), *arguments),
+            command if stays else ending_with_us(command),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

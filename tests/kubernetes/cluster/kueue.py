@@ -104,9 +104,7 @@ def _mount_certificate(cluster: Cluster) -> None:
 
     The kubelet looks at a Secret about once a minute, and whenever the pod changes.
     """
-    secret = ("-n", NAMESPACE, "get", "secret", "kueue-webhook-server-cert")
-    wait_until(
-        lambda: bool(cluster.kubectl(*secret, "--output=jsonpath={.data}")), "Kueue's certificate"
-    )
+    secret = f"/api/v1/namespaces/{NAMESPACE}/secrets/kueue-webhook-server-cert"
+    wait_until(lambda: bool(cluster.api.get(secret).get("data")), "Kueue's certificate")
     pods = ("annotate", "pods", "--all", "example.com/changed=true", "--overwrite")
     cluster.kubectl("-n", NAMESPACE, *pods)

@@ -36,6 +36,11 @@ class Layout:
         return self.root / "state.json"
 
     @property
+    def owner(self) -> Path:
+        """The process with which the cluster ends; empty if it stays."""
+        return self.root / "owner"
+
+    @property
     def kubeconfig(self) -> Path:
         """The configuration of clients on this machine."""
         return self.root / "kubeconfig"

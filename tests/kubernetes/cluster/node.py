@@ -52,11 +52,15 @@ def import_image(sandbox: Sandbox, archive: Path) -> None:
 
 def import_job_image(sandbox: Sandbox, image: JobImage) -> str:
     """Make the image of jobs available to pods, unless it is; its name by digest."""
-    ctr = ("ctr", "--namespace=k8s.io", "images")
     if not _digest(sandbox, image.name):
-        sandbox.stream(image.write, *ctr, "import", "-")
-    name = f"{image.name.rpartition(':')[0]}@{_digest(sandbox, image.name)}"
-    sandbox.run(*ctr, "tag", "--force", image.name, name)
+        sandbox.stream(image.write, "ctr", "--namespace=k8s.io", "images", "import", "-")
+    return pin_image(sandbox, image.name)
+
+
+def pin_image(sandbox: Sandbox, image: str) -> str:
+    """Give an image the name by its digest, too, and return that."""
+    name = f"{image.rpartition(':')[0]}@{_digest(sandbox, image)}"
+    sandbox.run("ctr", "--namespace=k8s.io", "images", "tag", "--force", image, name)
     return name
 
 
