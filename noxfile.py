@@ -39,8 +39,8 @@ nox.options.stop_on_first_error = False
 # Tests also wait: for processes to start, for silence to be noticed. One more than there are cores.
 PROCESSES = min(4, os.cpu_count() or 1) + 1
 LONG = frozenset(("builder", "client", "master", "recordio", "sql", "worker"))
-"""The packages whose tests run in several processes. Those of the others take less time than it
-takes each process to import what they need."""
+"""The packages whose tests run in several processes. With those of the others, much of a process is
+its imports."""
 
 # Sessions without an environment of their own run in the one that ./dev setup made.
 in_workspace = {"venv_backend": "none"}
