@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -81,43 +82,57 @@ def differ(one: reference.Named, other: reference.Named) -> bool:
     return any(np.abs(one[name] - other[name]).max() > 0.01 for name in one)
 
 
-@pytest.fixture(params=[1, 3])
-def job(request: pytest.FixtureRequest, job: job_pb2.JobSpec, tmp_path: Path) -> job_pb2.JobSpec:
-    """A worker that pushes gradients, or several local steps together."""
-    job.training.local_steps = request.param
+@pytest.fixture
+def job(job: job_pb2.JobSpec, tmp_path: Path) -> job_pb2.JobSpec:
     job.model.model_zoo, job.model.model_def = str(tmp_path), "mine"
     return job
 
 
-def test_a_list_of_losses_and_the_weights_of_examples(
+Trained = Callable[[str], list[reference.Named]]
+
+
+@pytest.fixture
+def trained(
     job: job_pb2.JobSpec, points: Path, tmp_path: Path, start_master: Master, start_worker: Start
+) -> Trained:
+    def trained(source: str) -> list[reference.Named]:
+        """Return the values by a worker that pushes gradients, and by one of local steps."""
+        (tmp_path / "mine.py").write_text(MODEL + source)
+        found = []
+        for local_steps in (1, 3):
+            job.training.local_steps = local_steps
+            master = start_master(job, [[training(points, 0, USED)]], rate=0.1)
+            assert start_worker(master).wait() == 0, master.received.failed
+            found.append(master.by_name())
+        return found
+
+    return trained
+
+
+def test_a_list_of_losses_and_the_weights_of_examples(
+    job: job_pb2.JobSpec, points: Path, trained: Trained
 ) -> None:
-    (tmp_path / "mine.py").write_text(MODEL + LIST_AND_SAMPLES)
-    master = start_master(job, [[training(points, 0, USED)]], rate=0.1)
-    assert start_worker(master).wait() == 0, master.received.failed
-    found = master.by_name()
+    found = trained(LIST_AND_SAMPLES)
 
     alone = Alone(job, points)
     labels = [alone.label, alone.x[:, 3:]]
     both = {"loss": [ENTROPY, "mse"], "loss_weights": [0.5, 2.0]}
     weights = np.abs(alone.x[:, 0])
-    reference.assert_close(found, alone.fit(labels, both, sample_weight=weights))
+    expected = alone.fit(labels, both, sample_weight=weights)
+    for values in found:
+        reference.assert_close(values, expected)
     # Each of them counts.
     first_only = {**both, "loss_weights": [0.5, 0.0]}
-    assert differ(found, alone.fit(labels, first_only, sample_weight=weights))
-    assert differ(found, alone.fit(labels, {"loss": both["loss"]}, sample_weight=weights))
-    assert differ(found, alone.fit(labels, both))
+    assert differ(expected, alone.fit(labels, first_only, sample_weight=weights))
+    assert differ(expected, alone.fit(labels, {"loss": both["loss"]}, sample_weight=weights))
+    assert differ(expected, alone.fit(labels, both))
 
 
-def test_the_weights_of_classes(
-    job: job_pb2.JobSpec, points: Path, tmp_path: Path, start_master: Master, start_worker: Start
-) -> None:
-    (tmp_path / "mine.py").write_text(MODEL + CLASSES)
-    master = start_master(job, [[training(points, 0, USED)]], rate=0.1)
-    assert start_worker(master).wait() == 0, master.received.failed
-    found = master.by_name()
+def test_the_weights_of_classes(job: job_pb2.JobSpec, points: Path, trained: Trained) -> None:
+    found = trained(CLASSES)
 
     alone, compiled = Alone(job, points), {"loss": ENTROPY}
-    weights = {0: 1.0, 1: 5.0, 2: 0.2}
-    reference.assert_close(found, alone.fit(alone.label, compiled, class_weight=weights))
-    assert differ(found, alone.fit(alone.label, compiled))
+    expected = alone.fit(alone.label, compiled, class_weight={0: 1.0, 1: 5.0, 2: 0.2})
+    for values in found:
+        reference.assert_close(values, expected)
+    assert differ(expected, alone.fit(alone.label, compiled))
