@@ -88,14 +88,14 @@ def job(job: job_pb2.JobSpec, tmp_path: Path) -> job_pb2.JobSpec:
     return job
 
 
-Trained = Callable[[str], list[reference.Named]]
+Train = Callable[[str], list[reference.Named]]
 
 
 @pytest.fixture
-def trained(
+def train_twice(
     job: job_pb2.JobSpec, points: Path, tmp_path: Path, start_master: Master, start_worker: Start
-) -> Trained:
-    def trained(source: str) -> list[reference.Named]:
+) -> Train:
+    def train(source: str) -> list[reference.Named]:
         """Return the values by a worker that pushes gradients, and by one of local steps."""
         (tmp_path / "mine.py").write_text(MODEL + source)
         found = []
@@ -106,13 +106,13 @@ def trained(
             found.append(master.by_name())
         return found
 
-    return trained
+    return train
 
 
 def test_a_list_of_losses_and_the_weights_of_examples(
-    job: job_pb2.JobSpec, points: Path, trained: Trained
+    job: job_pb2.JobSpec, points: Path, train_twice: Train
 ) -> None:
-    found = trained(LIST_AND_SAMPLES)
+    found = train_twice(LIST_AND_SAMPLES)
 
     alone = Alone(job, points)
     labels = [alone.label, alone.x[:, 3:]]
@@ -128,8 +128,8 @@ def test_a_list_of_losses_and_the_weights_of_examples(
     assert differ(expected, alone.fit(labels, both))
 
 
-def test_the_weights_of_classes(job: job_pb2.JobSpec, points: Path, trained: Trained) -> None:
-    found = trained(CLASSES)
+def test_the_weights_of_classes(job: job_pb2.JobSpec, points: Path, train_twice: Train) -> None:
+    found = train_twice(CLASSES)
 
     alone, compiled = Alone(job, points), {"loss": ENTROPY}
     expected = alone.fit(alone.label, compiled, class_weight={0: 1.0, 1: 5.0, 2: 0.2})
