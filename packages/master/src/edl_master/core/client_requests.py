@@ -1,4 +1,4 @@
-"""Handles clients' requests to a running job: to scale it, or to set its learning rate."""
+"""Handles clients' requests to a running job: to scale it, to set its learning rate, to stop."""
 
 from __future__ import annotations
 
@@ -32,3 +32,13 @@ def set_learning_rate(job: JobComponents, rate: float, number: int) -> None:
         job.emit(Refused("its training is over"))
     else:
         job.callbacks.set_learning_rate(rate, number)
+
+
+def stop(job: JobComponents, reason: str) -> None:
+    """Stop a job; of a stream, train what has arrived, and end as jobs do whose data ends."""
+    if job.stream is None or job.outcome.decided:
+        job.outcome.cancel(reason)
+    elif not job.stream.has_ended:
+        job.stream.end()
+        line = f"The stream ends after {job.stream.records} records: {reason}."
+        job.emit(LogEvent("StreamEnded", line, facts={"records": str(job.stream.records)}))

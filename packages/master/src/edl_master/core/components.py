@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from edl_master.core.autoscaling import WorkerCountPolicy
 from edl_master.core.effects import Effect
@@ -22,13 +21,19 @@ from edl_master.core.save_schedule import CheckpointSchedule, SnapshotSchedule
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.stall_detector import StallDetector
 from edl_master.core.tasks import TaskPartition
+from edl_master.core.training_rounds import Epochs, TrainingRounds, Windows
+from edl_master.core.windows import Stream
 from edl_master.core.worker_pool import WorkerPool
-from edl_master.core.workflow import Workflow, build_workflow, cut_epoch
+from edl_master.core.workflow import Workflow, build_workflow
 
 
 @dataclass(frozen=True, slots=True)
 class JobComponents:
-    """All state of a job; ``emit`` takes the effects that the components decide on."""
+    """All state of a job; ``emit`` takes the effects that the components decide on.
+
+    Attributes:
+        stream: the data of a training job that has no end; None: the data is complete.
+    """
 
     settings: JobSettings
     emit: Callable[[Effect], None]
@@ -40,6 +45,7 @@ class JobComponents:
     callbacks: EpochCallbacks
     layer_states: AgreedLayerStates
     workflow: Workflow
+    stream: Stream | None
     progress: Progress
     outcome: Outcome
     stalls: StallDetector
@@ -69,7 +75,10 @@ def build_components(
         scored = TaskPartition(validation, settings.records_per_task, validation_names)
     else:
         scored = main
-    cut = partial(cut_epoch, settings, data, data_names)
+    stream = Stream(settings.window, settings.records_per_task) if settings.window else None
+    rounds: TrainingRounds = (
+        Epochs(settings, data, data_names) if stream is None else Windows(stream)
+    )
     ledger = Ledger(settings.timings.lease_ttl_s)
     evaluations = Evaluations(ledger, scored, emit)
     callbacks = EpochCallbacks(ledger, emit)
@@ -77,7 +86,7 @@ def build_components(
     checkpoints = CheckpointSchedule(settings.checkpoint_steps)
     snapshots = SnapshotSchedule(settings.snapshot_interval_s)
     workflow = build_workflow(
-        settings, main, cut, ledger, evaluations, callbacks, checkpoints, emit
+        settings, main, rounds, ledger, evaluations, callbacks, checkpoints, emit
     )
     progress = Progress(settings.timings.rate_window_s)
     workers = WorkerPool(settings.min_workers, settings.max_workers, timings.rate_window_s)
@@ -93,6 +102,7 @@ def build_components(
         callbacks=callbacks,
         layer_states=AgreedLayerStates(),
         workflow=workflow,
+        stream=stream,
         progress=progress,
         outcome=Outcome(emit),
         stalls=StallDetector(settings.timings.stall),

@@ -20,6 +20,7 @@ from edl_master.core.identifiers import (
 from edl_master.core.layer_states import LayerSummary
 from edl_master.core.metric_states import MetricStates
 from edl_master.core.replica_events import ReplicaEvent
+from edl_master.core.windows import SplitsDiscovered
 
 # --- workers -------------------------------------------------------------------------------
 
@@ -309,7 +310,7 @@ class LearningRateRequested:
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """A user or the system asks the job to end now; its state is kept."""
+    """A user or the system asks the job to end now; its state is kept. A stream ends first."""
 
     reason: str
 
@@ -388,6 +389,7 @@ ControlEvent = (
     | LearningRateRequested
     | StopRequested
     | MasterFailed
+    | SplitsDiscovered
     | Tick
 )
 """The events that concern the job as a whole."""

@@ -71,6 +71,7 @@ from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.stall_monitor import StallMonitor
 from edl_master.core.view import JobView
 from edl_master.core.view_builder import build_view
+from edl_master.core.windows import SplitsDiscovered
 from edl_master.core.worker import Worker
 
 EVENTS_REMEMBERED = 64
@@ -88,7 +89,7 @@ class JobStateMachine:
 
     Args:
         settings: what to do and under which rules.
-        data: records of each file of the main data.
+        data: records of each file of the main data; none of a stream.
         validation: records of each file of the validation data; empty: no evaluation.
         data_names, validation_names: names of the files for messages; may be left out.
         interruption: what an earlier master left, of which nothing or a snapshot was kept.
@@ -107,7 +108,7 @@ class JobStateMachine:
         validation_names: Sequence[str] = (),
         interruption: Interruption = NO_INTERRUPTION,
     ) -> None:
-        if not sum(data):
+        if not sum(data) and settings.window is None:
             raise ValueError("a job needs at least one record of data")
         self._identity = identify(settings, data)
         names, emit = (data_names, validation_names), (self._emit, self._emit_now)
@@ -252,7 +253,10 @@ class JobStateMachine:
             case LearningRateRequested(rate, number):
                 client_requests.set_learning_rate(self._components, rate, number)
             case StopRequested(reason):
-                self._outcome.cancel(reason)
+                client_requests.stop(self._components, reason)
+            case SplitsDiscovered(splits):
+                assert self._components.stream is not None, "the job has no stream"
+                self._components.stream.extend(splits, now)
             case MasterFailed(failure):
                 self._outcome.fail(failure)
             case _:

@@ -91,6 +91,7 @@ def restore_snapshot(
         was = saved["job"].get(name)
         if was != value:
             raise ValueError(f"the snapshot is of another job: {name} was {was}, is {value}")
+    components.workflow.restore(saved["workflow"])
     rounds = []
     for entry in saved["ledger"]["rounds"]:
         round_ = _make_round(components, TaskType(entry["type"]), entry["number"])
@@ -99,7 +100,6 @@ def restore_snapshot(
     components.ledger.restore(saved["ledger"], rounds)
     unreported = components.ledger.reconcile(counts.applied)
     components.evaluations.restore(saved["evaluations"])
-    components.workflow.restore(saved["workflow"])
     components.layer_states.restore(saved)
     components.progress.restore(saved["progress"])
     components.progress.reconcile(unreported, counts.version)

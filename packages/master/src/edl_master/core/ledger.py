@@ -189,9 +189,13 @@ class Ledger:
         self._waiting.pop(task.key, None)
         if task.redo and not dead:
             self.records_replayed += task.length - task.records_applied
-        round_ = self._round(task)
-        round_.close(task, dead=dead, examples=examples)
-        if round_.complete:
+        self._round(task).close(task, dead=dead, examples=examples)
+        self.close_round(task.key.type, task.key.round)
+
+    def close_round(self, type_: TaskType, number: int) -> None:
+        """Forget a round if it is complete; nothing if it is not open."""
+        round_ = self._rounds.get((type_, number))
+        if round_ is not None and round_.complete:
             del self._rounds[(round_.type, round_.number)]
             counts = Counter(
                 done=round_.done,

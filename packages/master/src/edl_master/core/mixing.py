@@ -51,6 +51,7 @@ class MixedPartition:
     """
 
     __slots__ = ("_ends", "_full", "_names", "_seed", "_strata", "count", "records")
+    is_final = True
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Checks deadlines, stalls, snapshots and the number of workers at every tick of the clock."""
+"""Checks deadlines, stalls, windows, snapshots and the number of workers at every tick."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ class PeriodicChecks:
             self._recovery.handle_end(worker, end, now)
             if not components.outcome.decided:
                 components.instances.restart_due(now)
+        if components.stream is not None:
+            components.stream.pass_time(now)
         if not components.outcome.decided:
             self._stalls.check(now)
             working = phase in (JobPhase.RUNNING, JobPhase.FINISHING)

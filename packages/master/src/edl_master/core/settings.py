@@ -8,6 +8,7 @@ from enum import StrEnum
 from edl_master.core.autoscaling import WorkerCountRules
 from edl_master.core.mixing import Mixing
 from edl_master.core.stall_detector import StallTimeouts
+from edl_master.core.windows import WindowRule
 
 
 class JobType(StrEnum):
@@ -125,6 +126,8 @@ class JobSettings:
     mixing: Mixing | None = None
     """How shuffled tasks are mixed; None: they are ranges of one file, as in jobs of earlier
     versions, and only their order is random."""
+    window: WindowRule | None = None
+    """When a window of the stream ends that the job trains on; None: it trains in epochs."""
 
     def __post_init__(self) -> None:
         for name, least in (

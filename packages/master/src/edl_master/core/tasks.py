@@ -24,10 +24,12 @@ class Partition(Protocol):
     Attributes:
         count: number of tasks.
         records: of all tasks.
+        is_final: whether it gets no more tasks.
     """
 
     count: int
     records: int
+    is_final: bool
 
     def ranges(self, number: int) -> tuple[Range, ...]:
         """Return the records of a task."""
@@ -48,6 +50,7 @@ class TaskPartition:
     """
 
     __slots__ = ("_ends", "_files", "_names", "_records_per_task", "count", "records")
+    is_final = True
 
     def __init__(
         self, files: tuple[int, ...], records_per_task: int, names: Sequence[str] = ()
@@ -144,7 +147,7 @@ class Round:
 
     @property
     def count(self) -> int:
-        """Tasks in the round."""
+        """Tasks in the round, so far if more may follow."""
         return self.partition.count if self.partition else 1
 
     @property
@@ -154,8 +157,9 @@ class Round:
 
     @property
     def complete(self) -> bool:
-        """Whether every task is done or dead."""
-        return not self.has_new and not self.open
+        """Whether every task is done or dead, and no more tasks follow."""
+        is_final = self.partition is None or self.partition.is_final
+        return is_final and not self.has_new and not self.open
 
     def is_settled(self, number: int) -> bool:
         """Return whether a task is done or dead; for rounds in the order of the data."""

@@ -6,7 +6,7 @@ so a job restored from a snapshot continues without special cases.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -26,11 +26,10 @@ from edl_master.core.evaluation import Evaluations
 from edl_master.core.identifiers import TaskType, Version, crosses
 from edl_master.core.inference_workflow import Emit, EvaluationWorkflow, PredictionWorkflow
 from edl_master.core.ledger import Ledger
-from edl_master.core.mixing import MixedPartition
-from edl_master.core.permutation import Permutation, derive_seed
 from edl_master.core.save_schedule import CheckpointSchedule
 from edl_master.core.settings import JobSettings, JobType
-from edl_master.core.tasks import Partition, Round, TaskPartition
+from edl_master.core.tasks import Round, TaskPartition
+from edl_master.core.training_rounds import TrainingRounds
 
 
 class Workflow(Protocol):
@@ -114,19 +113,15 @@ FINAL = "final"
 """Name of the frozen version that the last evaluation and the export use."""
 
 
-EpochCut = Callable[[int], tuple[Partition, Permutation | None]]
-"""Divides the data into the tasks of an epoch."""
-
-
 class Training:
-    """Epochs of training tasks with evaluations, then one final version for all that follows."""
+    """Rounds of training tasks with evaluations, then one final version for all that follows."""
 
     main = TaskType.TRAINING
 
     def __init__(
         self,
         settings: JobSettings,
-        cut: EpochCut,
+        rounds: TrainingRounds,
         ledger: Ledger,
         evaluations: Evaluations,
         callbacks: EpochCallbacks,
@@ -136,8 +131,7 @@ class Training:
         self._callbacks = callbacks
         self._checkpoints = checkpoints
         self._settings = settings
-        self._cut = cut
-        self._partition, _ = cut(0)  # every epoch has as many tasks
+        self._rounds = rounds
         self._ledger = ledger
         self._evaluations = evaluations
         self._emit = emit
@@ -148,11 +142,21 @@ class Training:
 
     @property
     def records_total(self) -> int:
-        return self._partition.records * self.epochs
+        return self._rounds.count_records(self._ended if self._callbacks.stopped else None)
 
     @property
     def epochs(self) -> int:
-        return self._ended if self._callbacks.stopped else self._settings.num_epochs
+        return self._last or 0
+
+    @property
+    def _last(self) -> int | None:
+        """The number of rounds in the end; None: that is not known yet."""
+        return self._ended if self._callbacks.stopped else self._rounds.count
+
+    @property
+    def _ready(self) -> int:
+        """The number of rounds that may be opened."""
+        return self._ended if self._callbacks.stopped else self._rounds.ready
 
     @property
     def finishing(self) -> bool:
@@ -164,11 +168,11 @@ class Training:
 
     @property
     def epoch(self) -> int:
-        return min(self._ended + 1, self.epochs)
+        return self._ended + 1 if self._last is None else min(self._ended + 1, self._last)
 
     @property
     def unopened(self) -> int:
-        return self._partition.count * (self.epochs - self._opened)
+        return 0 if self._callbacks.stopped else self._rounds.count_tasks(self._opened)
 
     def advance(self) -> None:
         if self._stage is Stage.TRAINING:
@@ -188,29 +192,33 @@ class Training:
             self._ledger.trains = False
             self._freeze()
             return
-        self._end_epochs()
+        self._end_rounds()
         if self._evaluations.drained:
             self._callbacks.advance(self._ended)
-        self._open_epochs()
-        if self._ended == self.epochs and not self._callbacks.due(self._ended):
+        self._open_ready()
+        if self._ended == self._last and not self._callbacks.due(self._ended):
             self._finish_training()
 
-    def _end_epochs(self) -> None:
-        """End epochs in their order, whatever the order in which their last tasks are done."""
-        while self._ended < self._opened and not self._ledger.is_open(self.main, self._ended):
+    def _end_rounds(self) -> None:
+        """End rounds in their order, whatever the order in which their last tasks are done."""
+        while self._ended < self._opened:
+            self._ledger.close_round(self.main, self._ended)
+            if self._ledger.is_open(self.main, self._ended):
+                break
             self._ended += 1
-            epochs = self._settings.num_epochs
-            line = f"Epoch {self._ended} of {epochs} is complete."
-            self._emit(LogEvent("EpochEnded", line, facts={"epoch": str(self._ended)}))
-            if self._ended == epochs and not self._callbacks.wanted:
+            self._rounds.forget(self._ended)
+            word, last = self._rounds.word, self._rounds.count
+            line = f"{word} {self._ended}{f' of {last}' if last else ''} is complete."
+            self._emit(LogEvent(f"{word}Ended", line, facts={word.lower(): str(self._ended)}))
+            if self._ended == last and not self._callbacks.wanted:
                 return
             if self._settings.epoch_barrier:
                 self._emit(FlushGradients())
             if self._settings.evaluation_steps == 0 or self._callbacks.wanted:
                 self._evaluations.trigger()
 
-    def _open_epochs(self) -> None:
-        while self._opened < self.epochs and not self._callbacks.due(self._opened):
+    def _open_ready(self) -> None:
+        while self._opened < self._ready and not self._callbacks.due(self._opened):
             last = self._opened - 1
             if self._settings.epoch_barrier or self._callbacks.wanted:
                 if self._ended < self._opened:
@@ -222,7 +230,7 @@ class Training:
     @property
     def openable(self) -> range:
         waits = self._settings.epoch_barrier or self._callbacks.wanted
-        return range(self._opened, self._opened if waits else self.epochs)
+        return range(self._opened, self._opened if waits else self._ready)
 
     def open_rounds(self, count: int) -> None:
         while self._opened < count:
@@ -296,6 +304,7 @@ class Training:
         return {
             "opened": self._opened,
             "ended": self._ended,
+            **self._rounds.snapshot(),
             "callbacks": self._callbacks.snapshot(),
         }
 
@@ -303,34 +312,16 @@ class Training:
         self._opened = saved["opened"]
         self._ended = saved["ended"]
         self._callbacks.restore(saved["callbacks"])
-        if self._settings.num_epochs < self._opened:
-            raise ValueError(
-                f"num_epochs is {self._settings.num_epochs}, but epoch {self._opened} had begun"
-            )
+        self._rounds.restore(saved)
 
     def make_round(self, number: int) -> Round:
-        return Round(self.main, number, *self._cut(number))
-
-
-def cut_epoch(
-    settings: JobSettings, data: tuple[int, ...], names: Sequence[str], number: int
-) -> tuple[Partition, Permutation | None]:
-    """Divide the data into the tasks of an epoch; return them, and a permutation if they need one.
-
-    Both depend only on the settings and the number of the epoch.
-    """
-    seed = derive_seed(settings.seed, number)
-    if settings.shuffle and settings.mixing is not None:
-        mixed = MixedPartition(data, settings.records_per_task, settings.mixing, seed, names)
-        return mixed, None
-    partition = TaskPartition(data, settings.records_per_task, names)
-    return partition, Permutation(partition.count, seed) if settings.shuffle else None
+        return Round(self.main, number, *self._rounds.divide(number))
 
 
 def build_workflow(
     settings: JobSettings,
     partition: TaskPartition,
-    cut: EpochCut,
+    rounds: TrainingRounds,
     ledger: Ledger,
     evaluations: Evaluations,
     callbacks: EpochCallbacks,
@@ -340,7 +331,7 @@ def build_workflow(
     """Make the workflow of a job of this type."""
     match settings.type:
         case JobType.TRAIN:
-            return Training(settings, cut, ledger, evaluations, callbacks, checkpoints, emit)
+            return Training(settings, rounds, ledger, evaluations, callbacks, checkpoints, emit)
         case JobType.EVALUATE:
             return EvaluationWorkflow(partition, ledger, evaluations, emit)
         case JobType.PREDICT:
