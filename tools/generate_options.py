@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Literal, TypedDict
 
-from edl.core.options.value_types import StepRange, WorkerRange
+from edl.core.options.value_types import StepRange, WindowLength, WorkerRange
 
 PathOrUri = str | PurePath
 '''

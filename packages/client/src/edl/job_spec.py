@@ -11,7 +11,7 @@ from typing import Any
 from edl.codec import JOB_TYPES
 from edl.core import model_code
 from edl.core.options import options_of
-from edl.core.options.value_types import StepRange, WorkerRange
+from edl.core.options.value_types import StepRange, WindowLength, WorkerRange
 from edl.core.submission import HOST, Submission
 from edl_proto.v1 import job_pb2
 from edl_runtime.local import job_directory
@@ -91,6 +91,9 @@ def _set(spec: job_pb2.JobSpec, path: str, value: object) -> None:
         getattr(message, name).MergeFrom(job_pb2.WorkersSpec(min=value.min, max=value.max))
     elif isinstance(value, StepRange):
         getattr(message, name).MergeFrom(job_pb2.StepRange(first=value.first, last=value.last))
+    elif isinstance(value, WindowLength):
+        window = job_pb2.Window(records=value.records, seconds=value.seconds)
+        getattr(message, name).MergeFrom(window)
     elif isinstance(value, tuple):
         getattr(message, name).extend(value)
     elif field.enum_type is not None:

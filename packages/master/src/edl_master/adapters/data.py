@@ -104,42 +104,54 @@ class DataSet:
         )
 
     def locate(self, records: Sequence[Range]) -> list[task_pb2.RecordRange]:
-        """Return ranges of records as a worker needs them: with the blocks to begin at.
+        """Return ranges of records as a worker needs them: see ``locate``."""
+        return locate(self.files, records)
 
-        Columns are named once for each file. A part of a task of several parts lies within one
-        block, which a worker may keep.
-        """
-        parts = list(records)
-        if len(records) > 1:
-            parts = [part for one in records for part in self._within_blocks(one)]
-        found, files = [], set[int]()
-        for part in parts:
-            file = self.files[part.file]
-            index = file.index
-            first_record, offset = index.block(part.start)
-            found.append(
-                task_pb2.RecordRange(
-                    uri=file.uri,
-                    format=file.format,
-                    start=part.start,
-                    stop=part.stop,
-                    block_first_record=first_record,
-                    block_offset=offset,
-                    columns=() if part.file in files else file.columns,
-                    version=file.version,
-                    end_offset=index.end(part.stop),
-                    block_stop_record=index.next_block(part.stop - 1),
-                )
+
+def locate(
+    files: Sequence[DataFile] | Mapping[int, DataFile], records: Sequence[Range]
+) -> list[task_pb2.RecordRange]:
+    """Return ranges of records as a worker needs them: with the blocks to begin at.
+
+    Columns are named once for each file. A part of a task of several parts lies within one
+    block, which a worker may keep.
+
+    Args:
+        files: by their numbers.
+        records: of one task.
+    """
+    parts = list(records)
+    if len(records) > 1:
+        parts = [part for one in records for part in _within_blocks(files[one.file].index, one)]
+    found, named = [], set[int]()
+    for part in parts:
+        file = files[part.file]
+        index = file.index
+        first_record, offset = index.block(part.start)
+        found.append(
+            task_pb2.RecordRange(
+                uri=file.uri,
+                format=file.format,
+                start=part.start,
+                stop=part.stop,
+                block_first_record=first_record,
+                block_offset=offset,
+                columns=() if part.file in named else file.columns,
+                version=file.version,
+                end_offset=index.end(part.stop),
+                block_stop_record=index.next_block(part.stop - 1),
             )
-            files.add(part.file)
-        return found
+        )
+        named.add(part.file)
+    return found
 
-    def _within_blocks(self, records: Range) -> Iterator[Range]:
-        index, start = self.files[records.file].index, records.start
-        while start < records.stop:
-            stop = min(index.next_block(start), records.stop)
-            yield Range(records.file, start, stop)
-            start = stop
+
+def _within_blocks(index: recordio.Index, records: Range) -> Iterator[Range]:
+    start = records.start
+    while start < records.stop:
+        stop = min(index.next_block(start), records.stop)
+        yield Range(records.file, start, stop)
+        start = stop
 
 
 def open_data(patterns: Sequence[str], format: str, option: str) -> DataSet:
@@ -155,7 +167,7 @@ def open_data(patterns: Sequence[str], format: str, option: str) -> DataSet:
     """
     wanted = ", ".join(patterns)
     try:
-        uris = [_absolute(uri) for uri in recordio.expand(list(patterns), retry_s=RETRY_S)]
+        uris = list_files(patterns)
     except recordio.NoSuchData as error:
         raise EdlError(
             ErrorCode.DATA_NOT_FOUND,
@@ -165,9 +177,7 @@ def open_data(patterns: Sequence[str], format: str, option: str) -> DataSet:
         ) from error
     except Exception as error:
         raise _unreadable(wanted, option, error) from error
-    with ThreadPoolExecutor(min(_THREADS, len(uris)), thread_name_prefix="index") as threads:
-        files = list(threads.map(lambda uri: _open(uri, format, option), uris))
-    data = DataSet(files)
+    data = DataSet(open_files(uris, format, option))
     if not data.records:
         named = ", ".join(data.uris[:_SHOWN]) + (", ..." if len(uris) > _SHOWN else "")
         raise EdlError(
@@ -178,6 +188,21 @@ def open_data(patterns: Sequence[str], format: str, option: str) -> DataSet:
             "names the columns; records are the lines below it.",
         )
     return data
+
+
+def list_files(patterns: Sequence[str]) -> list[str]:
+    """Return the files that patterns name, as every process of the job can open them.
+
+    Raises:
+        recordio.NoSuchData: a pattern matches nothing.
+    """
+    return [_absolute(uri) for uri in recordio.expand(list(patterns), retry_s=RETRY_S)]
+
+
+def open_files(uris: Sequence[str], format: str, option: str) -> list[DataFile]:
+    """Index files, several at a time. Arguments and errors are those of ``open_data``."""
+    with ThreadPoolExecutor(min(_THREADS, len(uris)), thread_name_prefix="index") as threads:
+        return list(threads.map(lambda uri: _open(uri, format, option), uris))
 
 
 def _open(uri: str, format: str, option: str) -> DataFile:

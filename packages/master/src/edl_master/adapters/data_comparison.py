@@ -88,6 +88,19 @@ def compare_data(
     return ComparedData(known, tuple(notes))
 
 
+def compare_file(known: DataDescription, file: DataFile, source: str) -> list[LogEvent]:
+    """Compare the fields of one more file with those of the data.
+
+    Args:
+        source: what the known fields are from, for messages.
+
+    Raises:
+        EdlError: SHAPE_MISMATCH: it lacks fields, or has them with another type.
+    """
+    lacks = known.form is Form.EXAMPLES  # some of them may have a default
+    return _compare_files(known, [file], source, may_lack=lacks, may_differ=not lacks)
+
+
 def _compare_files(
     known: DataDescription, files: Iterable[DataFile], source: str, **may: bool
 ) -> list[LogEvent]:

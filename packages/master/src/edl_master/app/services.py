@@ -28,6 +28,7 @@ from edl_master.config.optimizer_plugins import find_installed_rule
 from edl_master.control.effect_executor import EffectExecutor, EffectTargets, failure_from_exception
 from edl_master.control.executors import run_in_background
 from edl_master.control.job_controller import JobController
+from edl_master.control.stream_follower import StreamFollower
 from edl_master.core.events import Event, MasterFailed
 from edl_master.core.failure import Failure
 from edl_master.core.identifiers import TaskType
@@ -135,7 +136,15 @@ class MasterServices:
             self.effects,
             state.settings.timings.crowded_retry_s,
         )
-        for note in (*state.restored.notes, *state.compared.notes):
+        self.stream: StreamFollower | None = None
+        if state.data.stream is not None and not config.spec.export.job:
+            self.stream = StreamFollower(
+                state.data.stream,
+                state.splits,
+                self.controller,
+                lambda note: self.effects.record(note, self.controller.seconds),
+            )
+        for note in (*state.restored.notes, *state.data.compared.notes):
             self.effects.record(note, self.controller.seconds)
         self.report = self._build_report(curves)
         # Before a client can ask for a status, which names the page.
@@ -253,7 +262,7 @@ class MasterServices:
             finish_output=self._finish_output,
             group=self.servers.group if self.servers else None,
             on_log_event=self.spans.record_log,
-            data=self._state.data.describe(),
+            data=self._state.data.main.describe(),
         )
         return EffectExecutor(targets, self.handle, self.fail, self._config.worker_grace_s)
 
@@ -299,7 +308,9 @@ class MasterServices:
 
     def _build_report(self, curves: Curves) -> JobReport:
         config, state = self._config, self._state
-        facts = JobFacts(config.spec, config.output, self._incarnation, state.files, config.gpus)
+        facts = JobFacts(
+            config.spec, config.output, self._incarnation, state.data.files, config.gpus
+        )
         for collector in build_collectors(
             facts,
             self.controller,
@@ -322,11 +333,11 @@ class MasterServices:
 
     def _build_servicers(self) -> Services:
         group = self.servers.group if self.servers else None
-        state, compared = self._state, self._state.compared
+        state, compared = self._state, self._state.data.compared
         tasks = TasksServicer(
             self.controller,
             JobParameters(self.plane, self._model, group) if self._trains else None,
-            TaskFiles(state.locate, state.storage.output, compared.columns, compared.content),
+            TaskFiles(state.data.locate, state.storage.output, compared.columns, compared.content),
             WorkerRecords(
                 self.worker_counters,
                 self.timeline,

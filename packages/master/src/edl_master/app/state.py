@@ -7,15 +7,14 @@ and the job is new or restored from its newest snapshot or checkpoint.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edl_master.adapters import prediction_tables
 from edl_master.adapters.checkpoints import CheckpointStorage, LocalCheckpoints
-from edl_master.adapters.data import DataSet, open_data
-from edl_master.adapters.data_comparison import ComparedData, compare_data
+from edl_master.adapters.data import DataSet
 from edl_master.adapters.event_log import EventLog
 from edl_master.adapters.export_output import ExportOutput
 from edl_master.adapters.job_directory import JobDirectory
@@ -24,16 +23,17 @@ from edl_master.adapters.output_reservation import OutputReservation
 from edl_master.adapters.part_files import AS_PARTS, OutputFormat
 from edl_master.adapters.prediction_output import PredictionOutput
 from edl_master.adapters.stored_checkpoints import ObjectStoreCheckpoints
+from edl_master.app.job_data import JobData, open_job_data
 from edl_master.config.job_config import Config
-from edl_master.core.effects import LeaseGranted, LogEvent, Severity
-from edl_master.core.identifiers import TaskType
+from edl_master.core.effects import LogEvent, Severity
 from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.tasks import TaskPartition
+from edl_master.core.windows import Split
 from edl_master.recovery.restart import is_rollback
 from edl_master.recovery.restore import RestoredJob, restore_job
 from edl_master.reporting.job_settings import CODE
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.v1 import job_pb2, task_pb2
+from edl_proto.v1 import job_pb2
 from edl_runtime.local import job_directory, output_reservation
 from edl_runtime.timestamps import rfc3339
 from recordio.storage.stores import is_uri
@@ -74,9 +74,8 @@ class MasterState:
     Attributes:
         settings: of the job's core.
         event_log: the job's events.
-        data: the main data.
-        validation: data of evaluations during training; None: there are none.
-        compared: the columns or features of all data.
+        data: that the job works on.
+        splits: of its stream, which the job trains on or does not know yet.
         storage: where position and result are kept.
         restored: the job, new or restored.
         keeps_workers: instances of an earlier master may continue: they have the job's state.
@@ -86,28 +85,13 @@ class MasterState:
 
     settings: JobSettings
     event_log: EventLog
-    data: DataSet
-    validation: DataSet | None
-    compared: ComparedData
+    data: JobData
+    splits: tuple[Split, ...]
     storage: Storage
     restored: RestoredJob
     keeps_workers: bool
     started_at: str
     restarts: int
-
-    def locate(self, lease: LeaseGranted) -> list[task_pb2.RecordRange]:
-        """Return the files and records of a lease; none for tasks without records."""
-        return self._data_of(lease.task.type).locate(lease.records)
-
-    @property
-    def files(self) -> Mapping[TaskType, Sequence[str]]:
-        """Names of the files that tasks of each type read."""
-        return {type_: self._data_of(type_).names for type_ in TaskType}
-
-    def _data_of(self, type_: TaskType) -> DataSet:
-        if type_ is TaskType.EVALUATION and self.validation is not None:
-            return self.validation
-        return self.data
 
 
 def open_state(
@@ -124,14 +108,11 @@ def open_state(
     directory.remove_drafts()
     directory.reserve()
     event_log = EventLog(config.job_dir / job_directory.EVENTS)
-    data = open_data(spec.data, spec.data_format, "--data")
-    validation = None
-    if trains and spec.validation_data:
-        validation = open_data(spec.validation_data, spec.data_format, "--validation-data")
-    compared = compare_data(config.type, data, validation, spec.trained_model)
-    settings = config.job_settings(data.records, data.choose_mixing)
+    data = open_job_data(config)
+    mixing = None if data.stream else data.main.choose_mixing
+    settings = config.job_settings(data.main.records, mixing)
     settings = replace(settings, incarnation=incarnation)
-    output = _open_output(config, directory, data, settings.records_per_task, incarnation)
+    output = _open_output(config, directory, data.main, settings.records_per_task, incarnation)
     if output is not None:
         reservation = OutputReservation(config.output, config.job_dir)
         opened.callback(reservation.close)
@@ -148,8 +129,8 @@ def open_state(
         sources = [snapshots, checkpoints]
     restored = restore_job(
         settings,
-        data,
-        validation,
+        data.main,
+        data.validation,
         sources,
         output if isinstance(output, PredictionOutput) else None,
         store=in_store,
@@ -159,14 +140,12 @@ def open_state(
     restored = replace(restored, notes=(*restored.notes, *_note_new_code(spec.model.code, last)))
     if spec.export.job and not restored.resumed:
         raise _nothing_to_export(spec.export)
-    if not spec.export.job:
-        data.check_unchanged(restored.data)
+    splits = () if spec.export.job else data.continue_from(restored)
     return MasterState(
         settings=settings,
         event_log=event_log,
         data=data,
-        validation=validation,
-        compared=compared,
+        splits=splits,
         storage=Storage(snapshots, checkpoints, output),
         restored=restored,
         # A training job that starts again needs workers that have not trained yet.

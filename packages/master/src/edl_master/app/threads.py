@@ -47,6 +47,9 @@ class MasterThreads:
         run_in_background("tick", self._tick, fail)
         run_in_background("observe", self._observe, fail)
         run_in_background("signals", self._handle_signals, fail)
+        if self._services.stream is not None:
+            stream = self._services.stream
+            run_in_background("stream", lambda: stream.follow(self._over), fail)
         if trains:
             # Importing the compiler takes about a second: done while the workers import theirs.
             run_in_background("compile", lambda: kernel("accumulate"), fail)

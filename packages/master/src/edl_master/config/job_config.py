@@ -20,6 +20,7 @@ from edl_master.core.mixing import Mixing
 from edl_master.core.parameters.modes import Async, Bounded, Reduction, Replicated, Sync, UpdateMode
 from edl_master.core.parameters.table_spec import TableSpec
 from edl_master.core.settings import JobSettings, JobType, choose_records_per_task, timings_for
+from edl_master.core.windows import WindowRule
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.names import Role
 from edl_proto.job_spec import check_complete
@@ -142,6 +143,11 @@ class Config:
         return self.spec.training.update == job_pb2.AUTO
 
     @property
+    def is_stream(self) -> bool:
+        """Whether the data keeps arriving."""
+        return self.type is JobType.TRAIN and self.spec.training.HasField("window")
+
+    @property
     def may_replicate(self) -> bool:
         """Whether workers hold all values, if the model has no embedding tables."""
         return self.model_decides or self.spec.training.update == job_pb2.REPLICATED
@@ -202,7 +208,7 @@ class Config:
         """
         spec, training = self.spec, self.spec.training
         records_per_task = spec.records_per_task or choose_records_per_task(
-            records, spec.minibatch_size, self.workers_max
+            records, spec.minibatch_size, self.workers_max, is_stream=self.is_stream
         )
         shuffles = self.type is JobType.TRAIN and training.shuffle
         try:
@@ -226,6 +232,9 @@ class Config:
                 task_attempts=spec.failures.task_attempts,
                 allow_dead_letters=spec.failures.allow_dead_letters,
                 worker_crashes=spec.failures.worker_crashes,
+                window=WindowRule(training.window.records, training.window.seconds)
+                if self.is_stream
+                else None,
                 timings=timings_for(
                     self.workers_max, self.worker_grace_s, spec.failures.stall_timeout_s
                 ),

@@ -249,6 +249,12 @@ class JobController:
             return self._job.view(self._clock())
 
     @property
+    def oldest_split(self) -> int:
+        """The first split of the job's stream that it has not done with."""
+        with self._changed:
+            return self._job.stream.oldest_split if self._job.stream else 0
+
+    @property
     def seconds(self) -> float:
         """The seconds since the job began, over all incarnations of its master."""
         return self._clock() - self._started

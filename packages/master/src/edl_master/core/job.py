@@ -113,7 +113,7 @@ class JobStateMachine:
         self._identity = identify(settings, data)
         names, emit = (data_names, validation_names), (self._emit, self._emit_now)
         self._components = components = build_components(settings, data, validation, *names, *emit)
-        self._workers = components.workers
+        self._workers, self.stream = components.workers, components.stream
         components.reports.take_over(interruption.workers)
         self._workflow = components.workflow
         self._replication = components.replication
@@ -255,8 +255,8 @@ class JobStateMachine:
             case StopRequested(reason):
                 client_requests.stop(self._components, reason)
             case SplitsDiscovered(splits):
-                assert self._components.stream is not None, "the job has no stream"
-                self._components.stream.extend(splits, now)
+                assert self.stream is not None, "the job trains in epochs"
+                self.stream.extend(splits, now)
             case MasterFailed(failure):
                 self._outcome.fail(failure)
             case _:

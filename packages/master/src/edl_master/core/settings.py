@@ -189,17 +189,26 @@ TASKS_PER_WORKER = 4
 """Small data still spreads, and the last tasks of an epoch end close to each other."""
 
 
-def choose_records_per_task(records: int, minibatch_size: int, workers: int) -> int:
+STREAM_MINIBATCHES = 16
+"""Of a stream's task, at most: what has arrived is divided among the workers at once."""
+
+
+def choose_records_per_task(
+    records: int, minibatch_size: int, workers: int, *, is_stream: bool = False
+) -> int:
     """Choose the length of a task: whole minibatches, enough tasks for all workers.
 
     Args:
         records: records of the main data, all files together.
         minibatch_size: records of one step.
         workers: the most workers that the job may have.
+        is_stream: more records will arrive, nobody knows how many.
 
     Returns:
         A multiple of ``minibatch_size``, at least one minibatch and at most
         ``MINIBATCHES_PER_TASK`` of them.
     """
+    if is_stream:
+        return minibatch_size * STREAM_MINIBATCHES
     spread = records // (TASKS_PER_WORKER * max(workers, 1) * minibatch_size)
     return minibatch_size * max(1, min(MINIBATCHES_PER_TASK, spread))

@@ -263,6 +263,7 @@ class TrainingSpec(_message.Message):
     LOCAL_STEPS_FIELD_NUMBER: _builtins.int
     WIRE_PRECISION_FIELD_NUMBER: _builtins.int
     PROFILE_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
     num_epochs: _builtins.int
     update: Global___UpdateMode.ValueType
     grads_to_wait: _builtins.int
@@ -295,6 +296,10 @@ class TrainingSpec(_message.Message):
     def profile(self) -> Global___StepRange:
         """of each worker; absent: nothing is profiled"""
 
+    @_builtins.property
+    def window(self) -> Global___Window:
+        """the data is a stream, in windows; absent: it is complete"""
+
     def __init__(
         self,
         *,
@@ -316,16 +321,42 @@ class TrainingSpec(_message.Message):
         local_steps: _builtins.int = ...,
         wire_precision: Global___WirePrecision.ValueType = ...,
         profile: Global___StepRange | None = ...,
+        window: Global___Window | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_staleness", b"_max_staleness", "max_staleness", b"max_staleness", "profile", b"profile"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_staleness", b"_max_staleness", "max_staleness", b"max_staleness", "profile", b"profile", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_staleness", b"_max_staleness", "checkpoint_dir", b"checkpoint_dir", "checkpoint_steps", b"checkpoint_steps", "embedding_threshold", b"embedding_threshold", "evaluation_steps", b"evaluation_steps", "gradient_reduction", b"gradient_reduction", "grads_to_wait", b"grads_to_wait", "init_from", b"init_from", "keep_checkpoints", b"keep_checkpoints", "local_steps", b"local_steps", "max_staleness", b"max_staleness", "num_epochs", b"num_epochs", "overlap", b"overlap", "parameter_servers", b"parameter_servers", "profile", b"profile", "seed", b"seed", "shuffle", b"shuffle", "update", b"update", "wire_precision", b"wire_precision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_staleness", b"_max_staleness", "checkpoint_dir", b"checkpoint_dir", "checkpoint_steps", b"checkpoint_steps", "embedding_threshold", b"embedding_threshold", "evaluation_steps", b"evaluation_steps", "gradient_reduction", b"gradient_reduction", "grads_to_wait", b"grads_to_wait", "init_from", b"init_from", "keep_checkpoints", b"keep_checkpoints", "local_steps", b"local_steps", "max_staleness", b"max_staleness", "num_epochs", b"num_epochs", "overlap", b"overlap", "parameter_servers", b"parameter_servers", "profile", b"profile", "seed", b"seed", "shuffle", b"shuffle", "update", b"update", "window", b"window", "wire_precision", b"wire_precision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_staleness: _TypeAlias = _typing.Literal["max_staleness"]  # noqa: Y015
     _WhichOneofArgType__max_staleness: _TypeAlias = _typing.Literal["_max_staleness", b"_max_staleness"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_staleness) -> _WhichOneofReturnType__max_staleness | None: ...
 
 Global___TrainingSpec: _TypeAlias = TrainingSpec  # noqa: Y015
+
+@_typing.final
+class Window(_message.Message):
+    """How long a window of a stream is; one of the two."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORDS_FIELD_NUMBER: _builtins.int
+    SECONDS_FIELD_NUMBER: _builtins.int
+    records: _builtins.int
+    seconds: _builtins.float
+    """from the discovery of its first file"""
+    def __init__(
+        self,
+        *,
+        records: _builtins.int = ...,
+        seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["records", b"records", "seconds", b"seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Window: _TypeAlias = Window  # noqa: Y015
 
 @_typing.final
 class StepRange(_message.Message):

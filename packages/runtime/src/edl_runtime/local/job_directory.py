@@ -43,6 +43,9 @@ RESUME_LOCK = "resume.lock"
 SNAPSHOTS = "snapshots"
 """The state from which the next master continues."""
 
+SPLITS = "splits.jsonl"
+"""The files of a stream, in the order in which the job has discovered them."""
+
 CHECKPOINTS = "checkpoints"
 """Files on their way to a store of checkpoints, or from there."""
 

@@ -190,6 +190,12 @@ def _check_training(given: Mapping[str, Given], values: Mapping[str, Any]) -> No
     ):
         if not condition:
             _needs(option, needed, given)
+    if values["window"] is not None and (epochs := given.get("num_epochs")) and epochs.explicit:
+        raise usage(
+            "--num-epochs cannot be combined with --window: a stream has no end to begin again at",
+            where=epochs.where,
+            remedy="Leave one out; edl stop ends a stream.",
+        )
 
 
 def _needs(option: str, needed: str, given: Mapping[str, Given]) -> None:

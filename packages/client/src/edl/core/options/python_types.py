@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Literal, TypedDict
 
-from edl.core.options.value_types import StepRange, WorkerRange
+from edl.core.options.value_types import StepRange, WindowLength, WorkerRange
 
 PathOrUri = str | PurePath
 
@@ -89,6 +89,7 @@ class TrainOptions(SharedOptions, total=False):
     validation_data: PathOrUri | Sequence[PathOrUri]
     output: PathOrUri
     num_epochs: int
+    window: int | str | WindowLength
     strategy: Literal["auto", "allreduce", "parameter-server"]
     update: Literal["sync", "async", "bounded"]
     grads_to_wait: int

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 
 from edl.core.options.option import TRAIN, Option, declare
 from edl.core.options.strategies import ALLREDUCE, AUTO, OF_ELASTICDL, PARAMETER_SERVER
-from edl.core.options.value_types import Choice, Flag, Integer, StepRange, Steps, Text
+from edl.core.options.value_types import (
+    Choice,
+    Flag,
+    Integer,
+    StepRange,
+    Steps,
+    Text,
+    Window,
+    WindowLength,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +30,19 @@ class TrainingOptions:
             default=1,
             verbs=TRAIN,
             spec="training.num_epochs",
+        )
+    )
+    window: WindowLength | None = declare(
+        Option(
+            Window(),
+            "Train on a stream: on files that keep arriving in --data, until edl stop. A window "
+            "ends after so many records, or so long after its first file came; metrics, evaluation "
+            "and callbacks follow it as they follow an epoch.",
+            "60s",
+            default=None,
+            default_text="the data is complete",
+            verbs=TRAIN,
+            spec="training.window",
         )
     )
     strategy: str = declare(

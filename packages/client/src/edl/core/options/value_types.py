@@ -31,6 +31,14 @@ class StepRange:
     last: int
 
 
+@dataclass(frozen=True, slots=True)
+class WindowLength:
+    """The length of a stream's windows: a number of records, or seconds; the other one is 0."""
+
+    records: int = 0
+    seconds: float = 0.0
+
+
 class Kind(Protocol):
     """Reads the values of one kind of option."""
 
@@ -216,6 +224,21 @@ class Duration:
         if seconds < self.min_s:
             raise ValueError(f"{value} is too short; the minimum is {self.min_s:g}s")
         return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A number of records, or a duration with its unit."""
+
+    metavar: str = "RECORDS|DURATION"
+    annotation: str = "int | str | WindowLength"
+
+    def read(self, value: object) -> WindowLength:
+        if isinstance(value, WindowLength):
+            return value
+        if str(value).isdigit():
+            return WindowLength(records=Integer(1).read(value))
+        return WindowLength(seconds=Duration(1.0).read(value))
 
 
 @dataclass(frozen=True, slots=True)

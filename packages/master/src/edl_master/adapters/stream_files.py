@@ -1,0 +1,224 @@
+"""The files of a stream: complete files that keep arriving in a folder, or in a store.
+
+A job numbers them in the order in which it discovers them, and writes that order down before it
+reads any record: so every later master of the job finds the same records at the same position, and
+no file is read twice. What a file contains must not change, and a file must be there until its
+records have trained.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import recordio
+from edl_master.adapters.data import DataFile, DataSet, list_files, locate, open_files
+from edl_master.adapters.data_comparison import ComparedData, compare_file
+from edl_master.core.data_description import DataDescription, description_from_json
+from edl_master.core.effects import LogEvent, Range
+from edl_master.core.windows import Split
+from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.v1 import task_pb2
+from edl_runtime.public_settings import without_passwords
+
+_OPTION = "--data"
+_FIRST = "the first file of the stream"
+
+_MOST = 1000
+"""Files that are opened until their records are passed on: the first of many should not wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    uri: str
+    records: int
+    checksum: int
+
+
+class SplitLog:
+    """The files of a stream in the order of their discovery, on the disk.
+
+    Args:
+        path: one line of JSON for each file, in order; the first line describes their fields.
+
+    Attributes:
+        uris: of all files.
+        description: of their columns or features; None: not known.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.uris: set[str] = set()
+        self.description: DataDescription | None = None
+        self._is_begun = False
+        if path.exists():
+            self._drop_torn_line()
+            lines = self._lines()
+            if (first := next(lines, None)) is not None:
+                self._is_begun = True
+                self.description = description_from_json(json.loads(first))
+            self.uris = {json.loads(line)["uri"] for line in lines}
+
+    def __len__(self) -> int:
+        return len(self.uris)
+
+    def _drop_torn_line(self) -> None:
+        """Remove a line that was not written to its end: nobody has used it."""
+        with self._path.open("r+b") as file:
+            content = file.read()
+            file.truncate(content.rfind(b"\n") + 1)
+
+    def _lines(self) -> Iterator[str]:
+        with self._path.open(encoding="utf-8") as file:
+            yield from file
+
+    def append(self, entries: Sequence[_Entry]) -> None:
+        """Add files; when this returns, they are on the disk."""
+        lines = [json.dumps(asdict(entry)) for entry in entries]
+        if not self._is_begun:
+            described = self.description.as_json() if self.description else {}
+            lines.insert(0, json.dumps(described))
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+            file.flush()
+            os.fsync(file.fileno())
+        self._is_begun = True
+        self.uris.update(entry.uri for entry in entries)
+
+    def read(self, first: int) -> list[_Entry]:
+        """Return the files from a number on."""
+        lines = self._lines() if self._is_begun else iter(())
+        next(lines, None)
+        return [_Entry(**json.loads(line)) for at, line in enumerate(lines) if at >= first]
+
+
+class StreamFiles:
+    """Discovers the files of a stream, and finds the records of its tasks in them.
+
+    Args:
+        patterns: paths of folders, globs or URIs.
+        format: of the files; empty: by name and content.
+        log: what the job has discovered so far.
+    """
+
+    def __init__(self, patterns: Sequence[str], format: str, log: SplitLog) -> None:
+        self._patterns = tuple(patterns)
+        self._format = format
+        self._log = log
+        self._files: dict[int, DataFile] = {}
+        self._lock = threading.Lock()
+
+    def compare(self, validation: DataSet | None) -> ComparedData:
+        """Return the fields that all files have: those of the first file, which must be there.
+
+        Raises:
+            EdlError: DATA_NOT_FOUND: there is no file; SHAPE_MISMATCH: the validation data differs.
+        """
+        if not len(self._log):
+            self.discover()
+        if not len(self._log):
+            raise EdlError(
+                ErrorCode.DATA_NOT_FOUND,
+                "the stream has no file yet",
+                where=f"{_OPTION} {', '.join(map(without_passwords, self._patterns))}",
+                remedy="A stream begins with a file: it says which fields the records have.",
+            )
+        known, notes = self._log.description, list[LogEvent]()
+        if known is not None and validation is not None:
+            for file in validation.files:
+                notes += compare_file(known, file, _FIRST)
+        return ComparedData(known, tuple(notes))
+
+    def reopen(self, first: int) -> tuple[Split, ...]:
+        """Open the files that were discovered earlier, from a number on.
+
+        Raises:
+            EdlError: DATA_NOT_FOUND or DATA_DAMAGED: one is not there any more, or has changed.
+        """
+        entries = self._log.read(first)
+        for begin in range(0, len(entries), _MOST):
+            some = entries[begin : begin + _MOST]
+            if gone := _find_missing([entry.uri for entry in some]):
+                raise _change_error(ErrorCode.DATA_NOT_FOUND, gone, "is not there any more")
+            files = open_files([entry.uri for entry in some], self._format, _OPTION)
+            for number, (entry, file) in enumerate(zip(some, files, strict=True), first + begin):
+                if file.index.checksum != entry.checksum:
+                    what = "has changed since the job discovered it"
+                    raise _change_error(ErrorCode.DATA_DAMAGED, entry.uri, what)
+                self._add(number, file)
+        return tuple(
+            Split(first + at, without_passwords(entry.uri), entry.records)
+            for at, entry in enumerate(entries)
+        )
+
+    def discover(self) -> tuple[tuple[Split, ...], list[LogEvent]]:
+        """Return files that are new, at most a thousand, and what users should know of them.
+
+        Raises:
+            EdlError: DATA_UNREADABLE or DATA_DAMAGED, and SHAPE_MISMATCH, if a file lacks fields
+                that the first one has.
+            recordio.UnreadableFile: the place cannot be listed now.
+        """
+        try:
+            uris = [uri for uri in list_files(self._patterns) if uri not in self._log.uris][:_MOST]
+        except recordio.NoSuchData:
+            return (), []
+        if not uris:
+            return (), []
+        files = open_files(uris, self._format, _OPTION)
+        notes: list[LogEvent] = []
+        for file in files:
+            if self._log.description is None and not len(self._log):
+                self._log.description = file.description
+            elif self._log.description is not None:
+                notes += compare_file(self._log.description, file, _FIRST)
+        first = len(self._log)
+        self._log.append([_Entry(f.uri, f.index.records, f.index.checksum) for f in files])
+        for number, file in enumerate(files, first):
+            self._add(number, file)
+        splits = (
+            Split(number, without_passwords(file.uri), file.index.records)
+            for number, file in enumerate(files, first)
+        )
+        return tuple(splits), notes
+
+    def _add(self, number: int, file: DataFile) -> None:
+        with self._lock:
+            self._files[number] = file
+
+    def forget(self, before: int) -> None:
+        """Forget the files with smaller numbers: their records have trained."""
+        with self._lock:
+            for number in [number for number in self._files if number < before]:
+                del self._files[number]
+
+    def locate(self, records: Sequence[Range]) -> list[task_pb2.RecordRange]:
+        """Return ranges of records as a worker needs them."""
+        with self._lock:
+            files = {part.file: self._files[part.file] for part in records}
+        return locate(files, records)
+
+
+def _find_missing(uris: Sequence[str]) -> str:
+    """Return a file that is not there; empty if all are."""
+    for uri in uris:
+        try:
+            recordio.expand(uri)
+        except recordio.NoSuchData:
+            return uri
+    return ""
+
+
+def _change_error(code: ErrorCode.ValueType, uri: str, what: str) -> EdlError:
+    name = without_passwords(uri)
+    return EdlError(
+        code,
+        f"the data of the stream has changed: {name} {what}",
+        where=name,
+        remedy="Records of this file have not trained yet. Put the file back as it was, and resume"
+        " the job.",
+    )

@@ -1,0 +1,83 @@
+"""The data of a job: complete files, or a stream of them, and the files of its evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from edl_master.adapters.data import DataSet, open_data
+from edl_master.adapters.data_comparison import ComparedData, compare_data
+from edl_master.adapters.stream_files import SplitLog, StreamFiles
+from edl_master.config.job_config import Config
+from edl_master.core.effects import LeaseGranted
+from edl_master.core.identifiers import TaskType
+from edl_master.core.settings import JobType
+from edl_master.core.windows import Split
+from edl_master.recovery.restore import RestoredJob
+from edl_proto.v1 import task_pb2
+from edl_runtime.local import job_directory
+
+
+@dataclass(frozen=True, slots=True)
+class JobData:
+    """The data that a job works on.
+
+    Attributes:
+        main: to train, evaluate or predict on; no file, if that is a stream.
+        stream: to train on; None, if the data is complete.
+        validation: of evaluations during training; None: there are none.
+        compared: the columns or features of all data.
+    """
+
+    main: DataSet
+    stream: StreamFiles | None
+    validation: DataSet | None
+    compared: ComparedData
+
+    def locate(self, lease: LeaseGranted) -> list[task_pb2.RecordRange]:
+        """Return the files and records of a lease; none for tasks without records."""
+        if self.stream is not None and lease.task.type is TaskType.TRAINING:
+            return self.stream.locate(lease.records)
+        return self._data_of(lease.task.type).locate(lease.records)
+
+    @property
+    def files(self) -> Mapping[TaskType, Sequence[str]]:
+        """Names of the files that tasks of each type read."""
+        return {type_: self._data_of(type_).names for type_ in TaskType}
+
+    def _data_of(self, type_: TaskType) -> DataSet:
+        if type_ is TaskType.EVALUATION and self.validation is not None:
+            return self.validation
+        return self.main
+
+    def continue_from(self, restored: RestoredJob) -> tuple[Split, ...]:
+        """Check that the data is what an earlier master has read of it.
+
+        Returns:
+            The splits of a stream that are not trained, also those that the job does not know yet.
+
+        Raises:
+            EdlError: DATA_NOT_FOUND or DATA_DAMAGED.
+        """
+        if self.stream is None or restored.job.stream is None:
+            self.main.check_unchanged(restored.data)
+            return ()
+        return self.stream.reopen(restored.job.stream.oldest_split)
+
+
+def open_job_data(config: Config) -> JobData:
+    """Open the data of a job.
+
+    Raises:
+        EdlError: the data cannot be used.
+    """
+    spec, validation = config.spec, None
+    if config.type is JobType.TRAIN and spec.validation_data:
+        validation = open_data(spec.validation_data, spec.data_format, "--validation-data")
+    if config.is_stream:
+        log = SplitLog(config.job_dir / job_directory.SPLITS)
+        stream = StreamFiles(spec.data, spec.data_format, log)
+        return JobData(DataSet(()), stream, validation, stream.compare(validation))
+    main = open_data(spec.data, spec.data_format, "--data")
+    compared = compare_data(config.type, main, validation, spec.trained_model)
+    return JobData(main, None, validation, compared)
