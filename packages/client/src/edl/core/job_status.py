@@ -110,6 +110,8 @@ class JobStatus:
     num_epochs: int = 0
     epochs_done: int = 0
     """Whole passes over the data."""
+    is_stream: bool = False
+    """Whether epochs are the windows of a stream, and ``records_total`` is what has arrived."""
     steps: int = 0
     version: int = 0
     records_per_s: float = 0.0
@@ -166,6 +168,14 @@ class JobStatus:
         if self.records_total <= 0:
             return 0.0
         return min(1.0, self.records_done / self.records_total)
+
+    @property
+    def rounds(self) -> str:
+        """The epoch or window that the job is in, in words; empty if it has only one."""
+        word = "window" if self.is_stream else "epoch"
+        if not self.epoch or (self.num_epochs <= 1 and not self.is_stream):
+            return ""
+        return f"{word} {self.epoch}" + (f"/{self.num_epochs}" if self.num_epochs else "")
 
     @property
     def at_work(self) -> int:

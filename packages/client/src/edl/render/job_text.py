@@ -40,8 +40,8 @@ def progress_line(status: JobStatus) -> str:
         parts.append(f"{quantities.rate(status.records_per_s)}/s")
         if status.eta_s >= 0:
             parts.append(f"ETA {quantities.duration(status.eta_s)}")
-    if status.num_epochs > 1 and status.epoch:
-        parts.append(f"epoch {status.epoch}/{status.num_epochs}")
+    if status.rounds:
+        parts.append(status.rounds)
     parts.extend(describe_metrics(status))
     if not status.state.is_over:
         parts.append(workers_phrase(status))
@@ -119,8 +119,9 @@ def summary(status: JobStatus, keep_page_s: float = 0.0, page_link: str = "") ->
         epochs = ""
         if status.num_epochs:
             whole = status.state is JobState.SUCCEEDED
-            reached = f"ended in epoch {status.epoch} of {status.num_epochs}"
-            epochs = f", {quantities.plural(status.num_epochs, 'epoch') if whole else reached}"
+            word = "window" if status.is_stream else "epoch"
+            reached = f"ended in {word} {status.epoch} of {status.num_epochs}"
+            epochs = f", {quantities.plural(status.num_epochs, word) if whole else reached}"
         lines.append(f"  {quantities.plural(status.steps, 'step')}{epochs}")
     if made := examples(status):
         lines.append(f"  the input function made {made}")

@@ -66,8 +66,8 @@ class LiveDisplay:
     def _headline(self, status: JobStatus) -> RenderableType:
         row = Table.grid(padding=(0, 1))
         words = f"  {job_text.phase(status)}, {job_text.workers_phrase(status)}"
-        if status.num_epochs > 1 and status.epoch:
-            words += f", epoch {status.epoch}/{status.num_epochs}"
+        if status.rounds:
+            words += f", {status.rounds}"
         name = (status.job, "bold")
         if status.state is JobState.STARTING:
             since = f"  {quantities.duration(status.seconds)}"

@@ -9,7 +9,6 @@ records have trained.
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -23,6 +22,7 @@ from edl_master.core.effects import LogEvent, Range
 from edl_master.core.windows import Split
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import task_pb2
+from edl_runtime.files import flush
 from edl_runtime.public_settings import without_passwords
 
 _OPTION = "--data"
@@ -84,9 +84,10 @@ class SplitLog:
             lines.insert(0, json.dumps(described))
         with self._path.open("a", encoding="utf-8") as file:
             file.write("".join(f"{line}\n" for line in lines))
-            file.flush()
-            os.fsync(file.fileno())
-        self._is_begun = True
+        flush(self._path)
+        if not self._is_begun:
+            flush(self._path.parent)
+            self._is_begun = True
         self.uris.update(entry.uri for entry in entries)
 
     def read(self, first: int) -> list[_Entry]:

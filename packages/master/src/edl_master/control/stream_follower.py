@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 import recordio
-from edl_master.control.job_controller import JobController
 from edl_master.core.effects import LogEvent, Severity
 from edl_master.core.windows import Split, SplitsDiscovered
+from edl_proto.errors import EdlError, ErrorCode
 
 log = logging.getLogger(__name__)
 
-_POLL_S = 0.5
+POLL_S = 0.5
 """Between two looks for new files: a fraction of the seconds in which a record should train."""
 
 
@@ -28,46 +28,62 @@ class Source(Protocol):
         """Forget the splits with smaller numbers."""
 
 
+class StreamingJob(Protocol):
+    """The job whose data the stream is, behind its lock."""
+
+    @property
+    def oldest_split(self) -> int:
+        """The first split that the job has not done with."""
+
+    def handle(self, event: SplitsDiscovered) -> object:
+        """Take the event."""
+
+
 class StreamFollower:
     """Passes the splits of a source on to the job, until the job is over.
 
     Args:
         source: of the splits.
         splits: that an earlier master has discovered, or the start of this one.
-        controller: of the job.
+        job: gets the splits.
         record: takes events for users.
+        poll_s: seconds between two looks for new splits.
     """
 
     def __init__(
         self,
         source: Source,
         splits: tuple[Split, ...],
-        controller: JobController,
+        job: StreamingJob,
         record: Callable[[LogEvent], None],
+        poll_s: float = POLL_S,
     ) -> None:
         self._source = source
         self._splits = splits
-        self._controller = controller
+        self._job = job
         self._record = record
+        self._poll_s = poll_s
         self._is_away = False
 
     def follow(self, over: threading.Event) -> None:
         """Follow the stream until the event is set.
 
         Raises:
-            EdlError: a file cannot be used.
+            EdlError: a file is damaged, or lacks fields that the others have.
         """
-        self._controller.handle(SplitsDiscovered(self._splits))
-        while not over.wait(_POLL_S):
+        self._job.handle(SplitsDiscovered(self._splits))
+        while not over.wait(self._poll_s):
             while (splits := self._discover()) and not over.is_set():
-                self._controller.handle(SplitsDiscovered(splits))
-            self._source.forget(self._controller.oldest_split)
+                self._job.handle(SplitsDiscovered(splits))
+            self._source.forget(self._job.oldest_split)
 
     def _discover(self) -> tuple[Split, ...]:
         """Return new splits; none while the source cannot be asked, which one event says."""
         try:
             splits, notes = self._source.discover()
-        except (recordio.UnreadableFile, OSError) as error:
+        except (recordio.UnreadableFile, OSError, EdlError) as error:
+            if isinstance(error, EdlError) and error.code is not ErrorCode.DATA_UNREADABLE:
+                raise
             log.warning("the stream cannot be followed: %s", error)
             if not self._is_away:
                 self._is_away = True

@@ -16,7 +16,8 @@ def begin_job(job: JobComponents, *, continues: bool, now: float) -> None:
     """
     records = job.workflow.records_total
     begins = "continues from a checkpoint" if continues else "starts"
-    amounts = f"{_plural(records, 'record')}, {_plural(job.workers.maximum, 'worker')}"
+    data = "a stream" if job.stream else _plural(records, "record")
+    amounts = f"{data}, {_plural(job.workers.maximum, 'worker')}"
     line = f"The job {begins}: {amounts}."
     job.emit(LogEvent("JobStarted", line, facts={"records": str(records)}))
     job.instances.begin(now)

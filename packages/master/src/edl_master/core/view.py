@@ -23,6 +23,8 @@ class ProgressView:
     num_epochs: int
     epochs_done: int
     """Whole passes over the data."""
+    is_stream: bool
+    """Whether epochs are windows of a stream; their number is 0 until the stream has ended."""
     steps: int
     """Minibatches applied."""
     parameter_version: int

@@ -203,7 +203,9 @@ export function showStats(status) {
   const total = number(p.records_total) > 0 ? `of ${count(p.records_total)}` : "";
   figures.push({ label: "records", value: count(p.records_done ?? 0), note: total });
   if (training) {
-    figures.push({ label: "epoch", value: count(p.epoch), note: `of ${count(p.num_epochs)}` });
+    const label = p.is_stream ? "window" : "epoch";
+    const last = number(p.num_epochs) > 0 ? `of ${count(p.num_epochs)}` : "";
+    figures.push({ label, value: count(p.epoch), note: last });
   }
   figures.push({ label: "records/s", ...throughput(status) });
   if (training) {

@@ -200,6 +200,7 @@ function ledgerNote(status) {
     const made = training ? status.records_trained : p.records_done;
     if (made !== p.records_total) return `${count(made)} of ${count(p.records_total)} records.`;
     const epochs = plural(p.num_epochs || 1, "epoch");
+    if (p.is_stream) return `Every record that arrived was trained exactly once: ${count(made)}.`;
     return training
       ? `Every record was trained exactly once in each of ${epochs}: ${count(made)} in all.`
       : `All ${count(made)} records are done, each exactly once.`;

@@ -854,6 +854,7 @@ class Progress(_message.Message):
     LOST_S_FIELD_NUMBER: _builtins.int
     MEAN_RECORDS_PER_S_FIELD_NUMBER: _builtins.int
     EPOCHS_DONE_FIELD_NUMBER: _builtins.int
+    IS_STREAM_FIELD_NUMBER: _builtins.int
     records_done: _builtins.int
     """of training, evaluation or prediction, over all epochs"""
     records_total: _builtins.int
@@ -877,6 +878,8 @@ class Progress(_message.Message):
     """mean from the first finished record to the last; 0: unknown"""
     epochs_done: _builtins.int
     """whole passes over the data"""
+    is_stream: _builtins.bool
+    """epochs are windows, and records_total counts what has arrived"""
     @_builtins.property
     def lost_s(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """all other worker seconds, by reason"""
@@ -898,10 +901,11 @@ class Progress(_message.Message):
         lost_s: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         mean_records_per_s: _builtins.float = ...,
         epochs_done: _builtins.int = ...,
+        is_stream: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "epochs_done", b"epochs_done", "eta_s", b"eta_s", "goodput", b"goodput", "loss", b"loss", "lost_s", b"lost_s", "mean_records_per_s", b"mean_records_per_s", "num_epochs", b"num_epochs", "parameter_version", b"parameter_version", "productive_s", b"productive_s", "records_done", b"records_done", "records_per_s", b"records_per_s", "records_total", b"records_total", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "epochs_done", b"epochs_done", "eta_s", b"eta_s", "goodput", b"goodput", "is_stream", b"is_stream", "loss", b"loss", "lost_s", b"lost_s", "mean_records_per_s", b"mean_records_per_s", "num_epochs", b"num_epochs", "parameter_version", b"parameter_version", "productive_s", b"productive_s", "records_done", b"records_done", "records_per_s", b"records_per_s", "records_total", b"records_total", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

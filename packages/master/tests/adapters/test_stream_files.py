@@ -1,0 +1,157 @@
+"""The files of a stream are discovered once, in an order that outlives the master."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import recordio
+from edl_master.adapters.stream_files import SplitLog, StreamFiles
+from edl_master.core.effects import Range
+from edl_master.core.windows import Split
+from edl_proto.errors import EdlError, ErrorCode
+
+
+class Folder:
+    """A folder in which files arrive, and the log of a job that reads it."""
+
+    def __init__(self, place: Path) -> None:
+        self.data = place / "data"
+        self.data.mkdir()
+        self.log = place / "splits.jsonl"
+
+    def add(self, name: str, *records: str) -> str:
+        hidden = self.data / f".{name}"
+        with recordio.Writer(str(hidden)) as writer:
+            for record in records:
+                writer.write(record.encode())
+        os.rename(hidden, self.data / name)
+        return str(self.data / name)
+
+    def add_table(self, name: str, *lines: str) -> str:
+        (self.data / f".{name}").write_text("".join(f"{line}\n" for line in lines))
+        os.rename(self.data / f".{name}", self.data / name)
+        return str(self.data / name)
+
+    def open(self) -> StreamFiles:
+        """Open the stream as a new master does."""
+        return StreamFiles([str(self.data)], "", SplitLog(self.log))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+def fail(error: pytest.ExceptionInfo[EdlError]) -> tuple[ErrorCode.ValueType, str]:
+    assert error.value.remedy
+    return error.value.code, error.value.what
+
+
+def test_new_files_are_discovered_once_and_keep_their_numbers(folder: Folder) -> None:
+    second = folder.add("b.recordio", "3", "4")
+    stream = folder.open()
+    assert stream.discover() == ((Split(0, second, 2),), [])
+    assert stream.discover() == ((), [])
+    first = folder.add("a.recordio", "1")  # sorts before the one that is known
+    third = folder.add("c.recordio")
+    assert stream.discover()[0] == (Split(1, first, 1), Split(2, third, 0))
+    (located,) = stream.locate([Range(1, 0, 1)])
+    assert (located.uri, located.start, located.stop) == (first, 0, 1)
+
+
+def test_a_later_master_finds_the_same_files_at_the_same_numbers(folder: Folder) -> None:
+    names = [folder.add(name, *"123") for name in ("a.recordio", "b.recordio")]
+    folder.open().discover()
+    newer = folder.add("0.recordio", "4")
+    os.remove(names[0])  # its records have trained
+    stream = folder.open()
+    assert stream.reopen(1) == (Split(1, names[1], 3),)
+    assert stream.discover()[0] == (Split(2, newer, 1),)
+    (located,) = stream.locate([Range(1, 1, 3)])
+    assert located.uri == names[1]
+
+
+def test_a_file_that_went_before_its_records_trained_is_an_error(folder: Folder) -> None:
+    name = folder.add("a.recordio", "1")
+    folder.open().discover()
+    os.remove(name)
+    with pytest.raises(EdlError) as error:
+        folder.open().reopen(0)
+    assert fail(error) == (
+        ErrorCode.DATA_NOT_FOUND,
+        f"the data of the stream has changed: {name} is not there any more",
+    )
+
+
+def test_a_file_that_changed_before_its_records_trained_is_an_error(folder: Folder) -> None:
+    name = folder.add("a.recordio", "1")
+    folder.open().discover()
+    folder.add("a.recordio", "2")
+    with pytest.raises(EdlError) as error:
+        folder.open().reopen(0)
+    what = f"the data of the stream has changed: {name} has changed since the job discovered it"
+    assert fail(error) == (ErrorCode.DATA_DAMAGED, what)
+
+
+@pytest.mark.parametrize("kept", [1, 0.5, 0.01])
+def test_a_line_that_was_not_written_to_its_end_does_not_count(folder: Folder, kept: float) -> None:
+    """The power failed: the file is discovered again, with the number that it would have had."""
+    first = folder.add("a.recordio", "1")
+    folder.open().discover()
+    whole = folder.log.stat().st_size
+    second = folder.add("b.recordio", "2")
+    folder.open().discover()
+    added = folder.log.stat().st_size - whole
+    os.truncate(folder.log, whole + int(added * kept) - (kept == 1))
+    stream = folder.open()
+    assert stream.reopen(0) == (Split(0, first, 1),)
+    assert stream.discover()[0] == (Split(1, second, 1),)
+
+
+def test_a_stream_begins_with_a_file(folder: Folder) -> None:
+    with pytest.raises(EdlError) as error:
+        folder.open().compare(None)
+    assert fail(error) == (ErrorCode.DATA_NOT_FOUND, "the stream has no file yet")
+
+
+def test_the_first_file_says_which_columns_all_have(folder: Folder) -> None:
+    folder.add_table("a.csv", "x,label", "1,0")
+    assert folder.open().compare(None).columns == ("x", "label")
+    os.remove(folder.data / "a.csv")
+    stream = folder.open()  # no file is left that could say it
+    assert stream.compare(None).columns == ("x", "label")
+    folder.add_table("b.csv", "label,x,more", "1,0,2")
+    splits, notes = stream.discover()
+    assert [split.number for split in splits] == [1]
+    assert "'more' is not in the first file of the stream, and is ignored" in notes[0].message
+    folder.add_table("c.csv", "x,answer", "1,0")
+    with pytest.raises(EdlError) as error:
+        stream.discover()
+    code, what = fail(error)
+    assert code is ErrorCode.SHAPE_MISMATCH
+    assert "c.csv: it lacks column 'label' of the first file of the stream" in what
+
+
+def test_a_damaged_file_is_named_and_not_discovered(folder: Folder) -> None:
+    folder.add("a.recordio", "1")
+    stream = folder.open()
+    stream.discover()
+    (folder.data / "b.recordio").write_bytes(b"no records at all")
+    with pytest.raises(EdlError, match=r"b\.recordio"):
+        stream.discover()
+    (folder.data / "b.recordio").unlink()
+    assert stream.discover() == ((), [])
+
+
+def test_forgotten_files_are_not_kept(folder: Folder) -> None:
+    for name in ("a.recordio", "b.recordio"):
+        folder.add(name, "1")
+    stream = folder.open()
+    stream.discover()
+    stream.forget(1)
+    assert len(stream.locate([Range(1, 0, 1)])) == 1
+    with pytest.raises(KeyError):
+        stream.locate([Range(0, 0, 1)])

@@ -1,0 +1,75 @@
+"""A job gets what its stream's source discovers, also after that was away for a while."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from fakes.job_settings import job_settings
+
+import recordio
+from edl_master.control.stream_follower import StreamFollower
+from edl_master.core.effects import LogEvent
+from edl_master.core.job import JobStateMachine
+from edl_master.core.settings import JobType
+from edl_master.core.windows import Split, SplitsDiscovered, WindowRule
+from edl_proto.errors import EdlError, ErrorCode
+
+
+class Job:
+    """The job behind the controller's methods that a follower calls."""
+
+    def __init__(self) -> None:
+        settings = job_settings(JobType.TRAIN, window=WindowRule(records=10), shuffle=False)
+        self.machine = JobStateMachine(settings, ())
+
+    @property
+    def oldest_split(self) -> int:
+        assert self.machine.stream is not None
+        return self.machine.stream.oldest_split
+
+    def handle(self, event: SplitsDiscovered) -> None:
+        self.machine.handle(event, 0.0)
+
+
+class ScriptedSource:
+    """A source that answers as its script says, and ends the following after that."""
+
+    def __init__(self, over: threading.Event, *answers: tuple[Split, ...] | Exception) -> None:
+        self._over = over
+        self._answers = list(answers)
+        self.forgotten = 0
+
+    def discover(self) -> tuple[tuple[Split, ...], list[LogEvent]]:
+        if not self._answers:
+            self._over.set()
+            return (), []
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer, []
+
+    def forget(self, before: int) -> None:
+        self.forgotten = before
+
+
+def test_splits_reach_the_job_also_after_the_source_was_away() -> None:
+    job, over, events = Job(), threading.Event(), list[LogEvent]()
+    away = recordio.UnreadableFile("s3://bucket/in: no route to host")
+    unreadable = EdlError(ErrorCode.DATA_UNREADABLE, "the store is away", where="s3://bucket/in")
+    source = ScriptedSource(over, (Split(1, "b", 3),), away, unreadable, (Split(2, "c", 4),))
+    follower = StreamFollower(source, (Split(0, "a", 5),), job, events.append, poll_s=0.01)
+    follower.follow(over)
+    assert job.machine.stream is not None
+    assert job.machine.stream.records == 12
+    assert [event.kind for event in events] == ["StreamAway", "StreamBack"]
+    assert "no route to host" in events[0].message
+    assert source.forgotten == 0, "the records of the first split have not trained"
+
+
+def test_a_file_that_cannot_be_used_ends_the_following() -> None:
+    damaged = EdlError(ErrorCode.DATA_DAMAGED, "part-7 is damaged", where="part-7")
+    job, over = Job(), threading.Event()
+    follower = StreamFollower(ScriptedSource(over, damaged), (), job, print, poll_s=0.01)
+    with pytest.raises(EdlError, match="part-7 is damaged"):
+        follower.follow(over)
