@@ -68,7 +68,7 @@ def test_a_later_master_finds_the_same_files_at_the_same_numbers(folder: Folder)
     newer = folder.add("0.recordio", "4")
     os.remove(names[0])  # its records have trained
     stream = folder.open()
-    assert stream.reopen(1) == (Split(1, names[1], 3),)
+    assert stream.reopen(1, 2) == (Split(1, names[1], 3),)
     assert stream.discover()[0] == (Split(2, newer, 1),)
     (located,) = stream.locate([Range(1, 1, 3)])
     assert located.uri == names[1]
@@ -79,7 +79,7 @@ def test_a_file_that_went_before_its_records_trained_is_an_error(folder: Folder)
     folder.open().discover()
     os.remove(name)
     with pytest.raises(EdlError) as error:
-        folder.open().reopen(0)
+        folder.open().reopen(0, 1)
     assert fail(error) == (
         ErrorCode.DATA_NOT_FOUND,
         f"the data of the stream has changed: {name} is not there any more",
@@ -91,7 +91,7 @@ def test_a_file_that_changed_before_its_records_trained_is_an_error(folder: Fold
     folder.open().discover()
     folder.add("a.recordio", "2")
     with pytest.raises(EdlError) as error:
-        folder.open().reopen(0)
+        folder.open().reopen(0, 1)
     what = f"the data of the stream has changed: {name} has changed since the job discovered it"
     assert fail(error) == (ErrorCode.DATA_DAMAGED, what)
 
@@ -107,8 +107,17 @@ def test_a_line_that_was_not_written_to_its_end_does_not_count(folder: Folder, k
     added = folder.log.stat().st_size - whole
     os.truncate(folder.log, whole + int(added * kept) - (kept == 1))
     stream = folder.open()
-    assert stream.reopen(0) == (Split(0, first, 1),)
+    assert stream.reopen(0, 1) == (Split(0, first, 1),)
     assert stream.discover()[0] == (Split(1, second, 1),)
+
+
+def test_a_lost_order_is_an_error_and_not_another_order(folder: Folder) -> None:
+    """A snapshot was kept, and the job's directory was not."""
+    folder.add("a.recordio", "1")
+    with pytest.raises(EdlError) as error:
+        folder.open().reopen(2, 3)
+    what = "the order of the stream's files is lost: 0 of 3 are known"
+    assert fail(error) == (ErrorCode.CHECKPOINT_DAMAGED, what)
 
 
 def test_a_stream_begins_with_a_file(folder: Folder) -> None:

@@ -23,8 +23,7 @@ class Job:
         settings = job_settings(JobType.TRAIN, window=WindowRule(records=10), shuffle=False)
         self.machine = JobStateMachine(settings, ())
 
-    @property
-    def oldest_split(self) -> int:
+    def find_oldest_split(self) -> int:
         assert self.machine.stream is not None
         return self.machine.stream.oldest_split
 

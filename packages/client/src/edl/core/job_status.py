@@ -296,6 +296,12 @@ def check_more_epochs(status: JobStatus, had: int, num_epochs: int, *, has_state
             where=flag,
             remedy=f"edl stop {name}, then edl resume {name} {flag} {num_epochs}",
         )
+    if status.is_stream:
+        raise usage(
+            f"{name} has trained on a stream, which has no epochs",
+            where=flag,
+            remedy="Start another job on the files that come, with --init-from and its model.",
+        )
     if num_epochs <= had:
         raise usage(
             f"{name} has {plural(had, 'epoch')} already",

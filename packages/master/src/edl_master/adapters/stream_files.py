@@ -28,8 +28,8 @@ from edl_runtime.public_settings import without_passwords
 _OPTION = "--data"
 _FIRST = "the first file of the stream"
 
-_MOST = 1000
-"""Files that are opened until their records are passed on: the first of many should not wait."""
+_FILES_AT_ONCE = 1000
+"""So many are opened before their records are passed on: the first of many should not wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,13 @@ class SplitLog:
         path: one line of JSON for each file, in order; the first line describes their fields.
 
     Attributes:
+        path: as above.
         uris: of all files.
         description: of their columns or features; None: not known.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self.uris: set[str] = set()
         self.description: DataDescription | None = None
         self._is_begun = False
@@ -67,13 +68,13 @@ class SplitLog:
         return len(self.uris)
 
     def _drop_torn_line(self) -> None:
-        """Remove a line that was not written to its end: nobody has used it."""
-        with self._path.open("r+b") as file:
+        """Remove a line that was not written to its end, and so was not used."""
+        with self.path.open("r+b") as file:
             content = file.read()
             file.truncate(content.rfind(b"\n") + 1)
 
     def _lines(self) -> Iterator[str]:
-        with self._path.open(encoding="utf-8") as file:
+        with self.path.open(encoding="utf-8") as file:
             yield from file
 
     def append(self, entries: Sequence[_Entry]) -> None:
@@ -82,11 +83,11 @@ class SplitLog:
         if not self._is_begun:
             described = self.description.as_json() if self.description else {}
             lines.insert(0, json.dumps(described))
-        with self._path.open("a", encoding="utf-8") as file:
+        with self.path.open("a", encoding="utf-8") as file:
             file.write("".join(f"{line}\n" for line in lines))
-        flush(self._path)
+        flush(self.path)
         if not self._is_begun:
-            flush(self._path.parent)
+            flush(self.path.parent)
             self._is_begun = True
         self.uris.update(entry.uri for entry in entries)
 
@@ -134,15 +135,28 @@ class StreamFiles:
                 notes += compare_file(known, file, _FIRST)
         return ComparedData(known, tuple(notes))
 
-    def reopen(self, first: int) -> tuple[Split, ...]:
+    def reopen(self, first: int, known: int) -> tuple[Split, ...]:
         """Open the files that were discovered earlier, from a number on.
 
+        Args:
+            first: the first one that is needed.
+            known: how many the job knows.
+
         Raises:
-            EdlError: DATA_NOT_FOUND or DATA_DAMAGED: one is not there any more, or has changed.
+            EdlError: DATA_NOT_FOUND or DATA_DAMAGED: one is not there any more, or has changed;
+                CHECKPOINT_DAMAGED: their order is lost.
         """
+        if len(self._log) < known:
+            raise EdlError(
+                ErrorCode.CHECKPOINT_DAMAGED,
+                f"the order of the stream's files is lost: {len(self._log)} of {known} are known",
+                where=str(self._log.path),
+                remedy="Continue the job with the directory that it had; or begin a new job, with "
+                "--init-from and files that have not trained.",
+            )
         entries = self._log.read(first)
-        for begin in range(0, len(entries), _MOST):
-            some = entries[begin : begin + _MOST]
+        for begin in range(0, len(entries), _FILES_AT_ONCE):
+            some = entries[begin : begin + _FILES_AT_ONCE]
             if gone := _find_missing([entry.uri for entry in some]):
                 raise _change_error(ErrorCode.DATA_NOT_FOUND, gone, "is not there any more")
             files = open_files([entry.uri for entry in some], self._format, _OPTION)
@@ -165,7 +179,9 @@ class StreamFiles:
             recordio.UnreadableFile: the place cannot be listed now.
         """
         try:
-            uris = [uri for uri in list_files(self._patterns) if uri not in self._log.uris][:_MOST]
+            uris = [uri for uri in list_files(self._patterns) if uri not in self._log.uris][
+                :_FILES_AT_ONCE
+            ]
         except recordio.NoSuchData:
             return (), []
         if not uris:

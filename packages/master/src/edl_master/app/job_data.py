@@ -59,10 +59,11 @@ class JobData:
         Raises:
             EdlError: DATA_NOT_FOUND or DATA_DAMAGED.
         """
-        if self.stream is None or restored.job.stream is None:
+        position = restored.job.stream
+        if self.stream is None or position is None:
             self.main.check_unchanged(restored.data)
             return ()
-        return self.stream.reopen(restored.job.stream.oldest_split)
+        return self.stream.reopen(position.oldest_split, position.next_split)
 
 
 def open_job_data(config: Config) -> JobData:

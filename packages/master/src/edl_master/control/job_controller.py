@@ -248,9 +248,8 @@ class JobController:
         with self._changed:
             return self._job.view(self._clock())
 
-    @property
-    def oldest_split(self) -> int:
-        """The first split of the job's stream that it has not done with."""
+    def find_oldest_split(self) -> int:
+        """Return the first split of the job's stream that is needed; 0 without a stream."""
         with self._changed:
             return self._job.stream.oldest_split if self._job.stream else 0
 

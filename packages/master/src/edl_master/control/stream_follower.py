@@ -18,7 +18,7 @@ POLL_S = 0.5
 """Between two looks for new files: a fraction of the seconds in which a record should train."""
 
 
-class Source(Protocol):
+class SplitSource(Protocol):
     """The source of a stream."""
 
     def discover(self) -> tuple[tuple[Split, ...], list[LogEvent]]:
@@ -31,9 +31,8 @@ class Source(Protocol):
 class StreamingJob(Protocol):
     """The job whose data the stream is, behind its lock."""
 
-    @property
-    def oldest_split(self) -> int:
-        """The first split that the job has not done with."""
+    def find_oldest_split(self) -> int:
+        """Return the first split that the job has not done with."""
 
     def handle(self, event: SplitsDiscovered) -> object:
         """Take the event."""
@@ -52,7 +51,7 @@ class StreamFollower:
 
     def __init__(
         self,
-        source: Source,
+        source: SplitSource,
         splits: tuple[Split, ...],
         job: StreamingJob,
         record: Callable[[LogEvent], None],
@@ -75,7 +74,7 @@ class StreamFollower:
         while not over.wait(self._poll_s):
             while (splits := self._discover()) and not over.is_set():
                 self._job.handle(SplitsDiscovered(splits))
-            self._source.forget(self._job.oldest_split)
+            self._source.forget(self._job.find_oldest_split())
 
     def _discover(self) -> tuple[Split, ...]:
         """Return new splits; none while the source cannot be asked, which one event says."""

@@ -22,7 +22,7 @@ from edl_master.core.settings import JobSettings, JobType
 from edl_master.core.stall_detector import StallDetector
 from edl_master.core.tasks import TaskPartition
 from edl_master.core.training_rounds import Epochs, TrainingRounds, Windows
-from edl_master.core.windows import Stream
+from edl_master.core.windows import SplitStream
 from edl_master.core.worker_pool import WorkerPool
 from edl_master.core.workflow import Workflow, build_workflow
 
@@ -45,7 +45,7 @@ class JobComponents:
     callbacks: EpochCallbacks
     layer_states: AgreedLayerStates
     workflow: Workflow
-    stream: Stream | None
+    stream: SplitStream | None
     progress: Progress
     outcome: Outcome
     stalls: StallDetector
@@ -75,7 +75,7 @@ def build_components(
         scored = TaskPartition(validation, settings.records_per_task, validation_names)
     else:
         scored = main
-    stream = Stream(settings.window, settings.records_per_task) if settings.window else None
+    stream = SplitStream(settings.window, settings.records_per_task) if settings.window else None
     rounds: TrainingRounds = (
         Epochs(settings, data, data_names) if stream is None else Windows(stream)
     )

@@ -202,7 +202,7 @@ def choose_records_per_task(
         records: records of the main data, all files together.
         minibatch_size: records of one step.
         workers: the most workers that the job may have.
-        is_stream: more records will arrive, nobody knows how many.
+        is_stream: more records will arrive, and their number is not known.
 
     Returns:
         A multiple of ``minibatch_size``, at least one minibatch and at most

@@ -9,7 +9,7 @@ from edl_master.core.mixing import MixedPartition
 from edl_master.core.permutation import Permutation, derive_seed
 from edl_master.core.settings import JobSettings
 from edl_master.core.tasks import Partition, TaskPartition
-from edl_master.core.windows import Stream
+from edl_master.core.windows import SplitStream
 
 
 class TrainingRounds(Protocol):
@@ -110,7 +110,7 @@ class Windows:
 
     word = "Window"
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: SplitStream) -> None:
         self._stream = stream
 
     @property

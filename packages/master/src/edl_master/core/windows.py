@@ -123,7 +123,7 @@ class Window:
         }
 
 
-class Stream:
+class SplitStream:
     """The splits that were discovered, divided into windows.
 
     Only windows with tasks that are not done are kept: see ``forget``.

@@ -10,10 +10,10 @@ from edl.core.options.value_types import (
     Choice,
     Flag,
     Integer,
+    RecordsOrDuration,
     StepRange,
     Steps,
     Text,
-    Window,
     WindowLength,
 )
 
@@ -34,7 +34,7 @@ class TrainingOptions:
     )
     window: WindowLength | None = declare(
         Option(
-            Window(),
+            RecordsOrDuration(),
             "Train on a stream: on files that keep arriving in --data, until edl stop. A window "
             "ends after so many records, or so long after its first file came; metrics, evaluation "
             "and callbacks follow it as they follow an epoch.",

@@ -227,7 +227,7 @@ class Duration:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class RecordsOrDuration:
     """A number of records, or a duration with its unit."""
 
     metavar: str = "RECORDS|DURATION"
