@@ -53,6 +53,15 @@ def change(**values: object) -> JobStatus:
     return JobStatus(**{**fields, **values})
 
 
+def test_a_stream_has_windows_and_no_end() -> None:
+    stream = change(is_stream=True, epoch=4, num_epochs=0, eta_s=-1.0)
+    assert "2,310/s, window 4, loss 0.2312" in job_text.progress_line(stream)
+    ended = change(is_stream=True, epoch=5, num_epochs=5, state=JobState.SUCCEEDED)
+    assert "window 5/5" in job_text.progress_line(ended)
+    with pytest.raises(Problem, match="a stream, which has no epochs"):
+        check_more_epochs(ended, 5, 6, has_state=True)
+
+
 def test_a_line_of_progress() -> None:
     assert job_text.progress_line(RUNNING) == (
         "41% of 60,000 records, 2,310/s, ETA 15 s, epoch 2/3, loss 0.2312, val loss 0.3,"

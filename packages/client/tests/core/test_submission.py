@@ -8,7 +8,15 @@ import pytest
 
 from edl.core.image_build import service_of
 from edl.core.options import BY_NAME, OPTIONS, Given, Option, Verb, options_of
-from edl.core.options.value_types import Flag, RateSetting, StepRange, Steps, WorkerRange
+from edl.core.options.value_types import (
+    Flag,
+    RateSetting,
+    RecordsOrDuration,
+    StepRange,
+    Steps,
+    WindowLength,
+    WorkerRange,
+)
 from edl.core.problem import Problem
 from edl.core.submission import Submission, build
 
@@ -323,6 +331,34 @@ def test_it_is_known_whether_a_project_file_names_the_builder(from_project: bool
 )
 def test_a_range_of_steps_includes_both_ends(text: object, steps: StepRange) -> None:
     assert Steps().read(text) == steps
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("100000", WindowLength(records=100_000)),
+        (500, WindowLength(records=500)),
+        ("60s", WindowLength(seconds=60)),
+        ("1h30m", WindowLength(seconds=5400)),
+        (WindowLength(records=5), WindowLength(records=5)),
+    ],
+)
+def test_a_window_is_a_number_of_records_or_a_duration(text: object, length: WindowLength) -> None:
+    assert RecordsOrDuration().read(text) == length
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "0.1s", "soon", "", True, 1.5])
+def test_what_is_no_window(text: object) -> None:
+    with pytest.raises(ValueError, match=r"small|short|not a duration|no window"):
+        RecordsOrDuration().read(text)
+
+
+def test_a_stream_has_no_epochs() -> None:
+    assert make(Verb.TRAIN, {**TRAIN, "window": "60s"}).window == WindowLength(seconds=60)
+    assert make(Verb.TRAIN, TRAIN).window is None
+    problem = make_and_return_problem(Verb.TRAIN, {**TRAIN, "window": "60s", "num_epochs": 2})
+    assert problem.what.startswith("--num-epochs cannot be combined with --window")
+    assert problem.where == "--num_epochs"
 
 
 @pytest.mark.parametrize("text", ["40:20", "0:5", "1:1001", ":", "1:2:3", True])

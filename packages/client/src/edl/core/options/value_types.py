@@ -238,6 +238,8 @@ class RecordsOrDuration:
             return value
         if str(value).isdigit():
             return WindowLength(records=Integer(1).read(value))
+        if not isinstance(value, str) or not value[-1:].isalpha():
+            raise ValueError(f"{value!r} is no window; write records or a duration: 10000, 60s")
         return WindowLength(seconds=Duration(1.0).read(value))
 
 
