@@ -238,6 +238,7 @@ def _view() -> JobView:
         epoch=1,
         num_epochs=1,
         epochs_done=1,
+        is_stream=False,
         steps=1,
         parameter_version=1,
         records_per_s=1.0,
