@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import pytest
 
 from edl_master import codec
@@ -27,7 +29,7 @@ from edl_master.server_group.remote_stores import RemoteStores
 from edl_master.servicers.coordinator import CoordinatorServicer
 from edl_master.servicers.push_report import PushReporter
 from edl_master.servicers.servers import ServersServicer
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.transport import channels
 from edl_proto.transport.parameters import COORDINATOR, CoordinatorStub, ShardStub
 from edl_proto.v1 import job_pb2, job_pb2_grpc, task_pb2, task_pb2_grpc
@@ -88,7 +90,7 @@ class TestParameterServers(ParameterServerConformance):
             for shard in group.wait_for_all(LONG_S):
                 stubs.append(ShardStub(opened.enter_context(channels.connect(shard)), shard))
                 opened.callback(stubs[-1].close)
-            yield ServedParameters(
+            served = ServedParameters(
                 CoordinatorStub(channel),
                 stubs,
                 [numbers_of(part.layout) for part in coordinator.shard_layouts],
@@ -98,7 +100,23 @@ class TestParameterServers(ParameterServerConformance):
                 lease,
                 coordinator.freeze,
             )
+            for number in range(len(stubs)):
+                wait_until_ready(served, number)
+            yield served
             assert failed == []
+
+
+def wait_until_ready(served: ServedParameters, number: int) -> None:
+    """Wait until a server has compiled its loops: workers repeat calls before that."""
+    end = time.monotonic() + LONG_S
+    while True:
+        try:
+            served.read(number)
+            return
+        except grpc.RpcError as error:
+            found = EdlError.from_rpc(error)
+            if found is None or found.code != ErrorCode.NOT_READY or time.monotonic() > end:
+                raise
 
 
 def numbers_of(layout: Layout) -> tuple[int, int]:
