@@ -58,6 +58,7 @@ def test_new_files_are_discovered_once_and_keep_their_numbers(folder: Folder) ->
     first = folder.add("a.recordio", "1")  # sorts before the one that is known
     third = folder.add("c.recordio")
     assert stream.discover()[0] == (Split(1, first, 1), Split(2, third, 0))
+    assert list(stream.names) == [second, first, third]
     (located,) = stream.locate([Range(1, 0, 1)])
     assert (located.uri, located.start, located.stop) == (first, 0, 1)
 
@@ -70,6 +71,7 @@ def test_a_later_master_finds_the_same_files_at_the_same_numbers(folder: Folder)
     stream = folder.open()
     assert stream.reopen(1, 2) == (Split(1, names[1], 3),)
     assert stream.discover()[0] == (Split(2, newer, 1),)
+    assert list(stream.names) == [*names, newer], "dead letters name files that are gone"
     (located,) = stream.locate([Range(1, 1, 3)])
     assert located.uri == names[1]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -47,13 +47,15 @@ class SplitLog:
 
     Attributes:
         path: as above.
-        uris: of all files.
+        uris: of all files, and their numbers.
+        names: of all files without passwords, by their numbers.
         description: of their columns or features; None: not known.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.uris: set[str] = set()
+        self.uris: dict[str, int] = {}
+        self.names: list[str] = []
         self.description: DataDescription | None = None
         self._is_begun = False
         if path.exists():
@@ -62,7 +64,12 @@ class SplitLog:
             if (first := next(lines, None)) is not None:
                 self._is_begun = True
                 self.description = description_from_json(json.loads(first))
-            self.uris = {json.loads(line)["uri"] for line in lines}
+            self._add(json.loads(line)["uri"] for line in lines)
+
+    def _add(self, uris: Iterable[str]) -> None:
+        for uri in uris:
+            self.uris[uri] = len(self.uris)
+            self.names.append(without_passwords(uri))
 
     def __len__(self) -> int:
         return len(self.uris)
@@ -89,7 +96,7 @@ class SplitLog:
         if not self._is_begun:
             flush(self.path.parent)
             self._is_begun = True
-        self.uris.update(entry.uri for entry in entries)
+        self._add(entry.uri for entry in entries)
 
     def read(self, first: int) -> list[_Entry]:
         """Return the files from a number on."""
@@ -113,6 +120,11 @@ class StreamFiles:
         self._log = log
         self._files: dict[int, DataFile] = {}
         self._lock = threading.Lock()
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of all files that were discovered, by their numbers, without passwords."""
+        return self._log.names
 
     def compare(self, validation: DataSet | None) -> ComparedData:
         """Return the fields that all files have: those of the first file, which must be there.
@@ -166,8 +178,8 @@ class StreamFiles:
                     raise _change_error(ErrorCode.DATA_DAMAGED, entry.uri, what)
                 self._add(number, file)
         return tuple(
-            Split(first + at, without_passwords(entry.uri), entry.records)
-            for at, entry in enumerate(entries)
+            Split(number, self.names[number], entry.records)
+            for number, entry in enumerate(entries, first)
         )
 
     def discover(self) -> tuple[tuple[Split, ...], list[LogEvent]]:
@@ -198,7 +210,7 @@ class StreamFiles:
         for number, file in enumerate(files, first):
             self._add(number, file)
         splits = (
-            Split(number, without_passwords(file.uri), file.index.records)
+            Split(number, self.names[number], file.index.records)
             for number, file in enumerate(files, first)
         )
         return tuple(splits), notes

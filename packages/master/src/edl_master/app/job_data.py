@@ -43,7 +43,8 @@ class JobData:
     @property
     def files(self) -> Mapping[TaskType, Sequence[str]]:
         """Names of the files that tasks of each type read."""
-        return {type_: self._data_of(type_).names for type_ in TaskType}
+        names = {type_: self._data_of(type_).names for type_ in TaskType}
+        return names if self.stream is None else {**names, TaskType.TRAINING: self.stream.names}
 
     def _data_of(self, type_: TaskType) -> DataSet:
         if type_ is TaskType.EVALUATION and self.validation is not None:
