@@ -157,6 +157,18 @@ def test_a_damaged_file_is_named_and_not_discovered(folder: Folder) -> None:
     assert stream.discover() == ((), [])
 
 
+def test_a_file_that_is_written_again_is_reported_once(folder: Folder) -> None:
+    name = folder.add("a.recordio", "1")
+    folder.add("b.recordio", "1")
+    folder.open().discover()
+    folder.add("a.recordio", "2", "3")
+    stream = folder.open()
+    splits, (note,) = stream.discover()
+    assert splits == ()
+    assert note.message == f"{name} was written again. Its name is known, so it is not read again."
+    assert stream.discover() == ((), [])
+
+
 def test_forgotten_files_are_not_kept(folder: Folder) -> None:
     for name in ("a.recordio", "b.recordio"):
         folder.add(name, "1")

@@ -9,6 +9,7 @@ records have trained.
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +19,7 @@ import recordio
 from edl_master.adapters.data import DataFile, DataSet, list_files, locate, open_files
 from edl_master.adapters.data_comparison import ComparedData, compare_file
 from edl_master.core.data_description import DataDescription, description_from_json
-from edl_master.core.effects import LogEvent, Range
+from edl_master.core.effects import LogEvent, Range, Severity
 from edl_master.core.windows import Split
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import task_pb2
@@ -37,6 +38,11 @@ class _Entry:
     uri: str
     records: int
     checksum: int
+    version: str
+
+
+def _describe(file: DataFile) -> _Entry:
+    return _Entry(file.uri, file.index.records, file.index.checksum, file.version)
 
 
 class SplitLog:
@@ -49,6 +55,7 @@ class SplitLog:
         path: as above.
         uris: of all files, and their numbers.
         names: of all files without passwords, by their numbers.
+        versions: of all files as they were discovered, by their numbers.
         description: of their columns or features; None: not known.
     """
 
@@ -56,6 +63,7 @@ class SplitLog:
         self.path = path
         self.uris: dict[str, int] = {}
         self.names: list[str] = []
+        self.versions: list[str] = []
         self.description: DataDescription | None = None
         self._is_begun = False
         if path.exists():
@@ -64,12 +72,13 @@ class SplitLog:
             if (first := next(lines, None)) is not None:
                 self._is_begun = True
                 self.description = description_from_json(json.loads(first))
-            self._add(json.loads(line)["uri"] for line in lines)
+            self._add(_Entry(**json.loads(line)) for line in lines)
 
-    def _add(self, uris: Iterable[str]) -> None:
-        for uri in uris:
-            self.uris[uri] = len(self.uris)
-            self.names.append(without_passwords(uri))
+    def _add(self, entries: Iterable[_Entry]) -> None:
+        for entry in entries:
+            self.uris[entry.uri] = len(self.uris)
+            self.names.append(without_passwords(entry.uri))
+            self.versions.append(entry.version)
 
     def __len__(self) -> int:
         return len(self.uris)
@@ -96,7 +105,7 @@ class SplitLog:
         if not self._is_begun:
             flush(self.path.parent)
             self._is_begun = True
-        self._add(entry.uri for entry in entries)
+        self._add(entries)
 
     def read(self, first: int) -> list[_Entry]:
         """Return the files from a number on."""
@@ -120,6 +129,7 @@ class StreamFiles:
         self._log = log
         self._files: dict[int, DataFile] = {}
         self._lock = threading.Lock()
+        self._next_look = 0
 
     @property
     def names(self) -> Sequence[str]:
@@ -196,17 +206,17 @@ class StreamFiles:
             ]
         except recordio.NoSuchData:
             return (), []
+        notes = self._note_overwritten()
         if not uris:
-            return (), []
+            return (), notes
         files = open_files(uris, self._format, _OPTION)
-        notes: list[LogEvent] = []
         for file in files:
             if self._log.description is None and not len(self._log):
                 self._log.description = file.description
             elif self._log.description is not None:
                 notes += compare_file(self._log.description, file, _FIRST)
         first = len(self._log)
-        self._log.append([_Entry(f.uri, f.index.records, f.index.checksum) for f in files])
+        self._log.append([_describe(file) for file in files])
         for number, file in enumerate(files, first):
             self._add(number, file)
         splits = (
@@ -214,6 +224,27 @@ class StreamFiles:
             for number, file in enumerate(files, first)
         )
         return tuple(splits), notes
+
+    def _note_overwritten(self) -> list[LogEvent]:
+        """Return an event for each known file that was written again, of the next ones in turn.
+
+        Only files of this machine are looked at: a store would need a request for each.
+        """
+        found = []
+        first, count = self._next_look, len(self._log)
+        for number in range(first, min(first + _FILES_AT_ONCE, count)):
+            name, version = self._log.names[number], self._log.versions[number]
+            try:
+                facts = os.stat(name)
+            except OSError:  # a removed file, or one in a store
+                continue
+            found_version = f"{facts.st_size}-{facts.st_mtime_ns}-"
+            if not f"{version}-".startswith(found_version):
+                self._log.versions[number] = found_version
+                line = f"{name} was written again. Its name is known, so it is not read again."
+                found.append(LogEvent("FileOverwritten", line, Severity.WARNING))
+        self._next_look = first + _FILES_AT_ONCE if first + _FILES_AT_ONCE < count else 0
+        return found
 
     def _add(self, number: int, file: DataFile) -> None:
         with self._lock:
