@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 import recordio
+from edl_master.adapters import stream_files
 from edl_master.adapters.stream_files import SplitLog, StreamFiles
 from edl_master.core.effects import Range
 from edl_master.core.windows import Split
@@ -111,6 +113,41 @@ def test_a_line_that_was_not_written_to_its_end_does_not_count(folder: Folder, k
     stream = folder.open()
     assert stream.reopen(0, 1) == (Split(0, first, 1),)
     assert stream.discover()[0] == (Split(1, second, 1),)
+
+
+def test_a_full_disk_leaves_no_half_line_in_the_log(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = folder.add("a.recordio", "1")
+    stream = folder.open()
+    stream.discover()
+    second = folder.add("b.recordio", "2")
+
+    def fail_to_flush(path: Path) -> None:
+        os.truncate(path, path.stat().st_size - 5)  # what did fit on the disk
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stream_files, "flush", fail_to_flush)
+        with pytest.raises(OSError, match="No space left"):
+            stream.discover()
+    assert stream.discover()[0] == (Split(1, second, 1),)
+    assert folder.open().reopen(0, 2) == (Split(0, first, 1), Split(1, second, 1))
+
+
+def test_what_the_first_files_differ_in_is_reported(folder: Folder) -> None:
+    folder.add_table("a.csv", "x,label", "1,0")
+    folder.add_table("b.csv", "x,label,more", "1,0,2")
+    (note,) = folder.open().compare(None).notes
+    assert "b.csv" in note.message
+    assert "'more'" in note.message
+
+
+def test_a_place_that_cannot_be_listed_is_an_error_of_the_data(tmp_path: Path) -> None:
+    stream = StreamFiles(["nowhere://bucket/in"], "", SplitLog(tmp_path / "splits.jsonl"))
+    with pytest.raises(EdlError) as error:
+        stream.compare(None)
+    assert error.value.code is ErrorCode.DATA_UNREADABLE
 
 
 def test_a_lost_order_is_an_error_and_not_another_order(folder: Folder) -> None:

@@ -7,9 +7,9 @@ import threading
 import pytest
 from fakes.job_settings import job_settings
 
-import recordio
 from edl_master.control.stream_follower import StreamFollower
 from edl_master.core.effects import LogEvent
+from edl_master.core.events import StopRequested
 from edl_master.core.job import JobStateMachine
 from edl_master.core.settings import JobType
 from edl_master.core.windows import Split, SplitsDiscovered, WindowRule
@@ -23,9 +23,10 @@ class Job:
         settings = job_settings(JobType.TRAIN, window=WindowRule(records=10), shuffle=False)
         self.machine = JobStateMachine(settings, ())
 
-    def find_oldest_split(self) -> int:
-        assert self.machine.stream is not None
-        return self.machine.stream.oldest_split
+    def find_oldest_split(self) -> int | None:
+        stream = self.machine.stream
+        assert stream is not None
+        return None if stream.has_ended else stream.oldest_split
 
     def handle(self, event: SplitsDiscovered) -> None:
         self.machine.handle(event, 0.0)
@@ -54,7 +55,7 @@ class ScriptedSource:
 
 def test_splits_reach_the_job_also_after_the_source_was_away() -> None:
     job, over, events = Job(), threading.Event(), list[LogEvent]()
-    away = recordio.UnreadableFile("s3://bucket/in: no route to host")
+    away = OSError("no route to host")
     unreadable = EdlError(ErrorCode.DATA_UNREADABLE, "the store is away", where="s3://bucket/in")
     source = ScriptedSource(over, (Split(1, "b", 3),), away, unreadable, (Split(2, "c", 4),))
     follower = StreamFollower(source, (Split(0, "a", 5),), job, events.append, poll_s=0.01)
@@ -72,3 +73,13 @@ def test_a_file_that_cannot_be_used_ends_the_following() -> None:
     follower = StreamFollower(ScriptedSource(over, damaged), (), job, print, poll_s=0.01)
     with pytest.raises(EdlError, match="part-7 is damaged"):
         follower.follow(over)
+
+
+def test_a_stream_that_is_told_to_end_is_not_followed_any_more() -> None:
+    """What arrives while the job trains the rest is not its own, and cannot fail it."""
+    job, over = Job(), threading.Event()
+    damaged = EdlError(ErrorCode.DATA_DAMAGED, "part-7 is damaged", where="part-7")
+    job.machine.handle(StopRequested("enough"), 0.0)
+    follower = StreamFollower(ScriptedSource(over, damaged), (), job, print, poll_s=0.01)
+    follower.follow(over)
+    assert not over.is_set()

@@ -39,8 +39,8 @@ def parse_polled_message(text: bytes, message: M) -> M:
     Raises:
         google.protobuf.json_format.ParseError: it holds none.
     """
-    kind = type(message)
-    message.MergeFromString(_serialize_once(kind, text))  # type: ignore[arg-type]  # it has a hash
+    kind: Any = type(message)  # whose instances have no hash, but it has one
+    message.MergeFromString(_serialize_once(kind, text))
     return message
 
 

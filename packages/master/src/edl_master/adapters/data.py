@@ -165,18 +165,7 @@ def open_data(patterns: Sequence[str], format: str, option: str) -> DataSet:
     Raises:
         EdlError: DATA_NOT_FOUND, DATA_EMPTY, DATA_UNREADABLE or DATA_DAMAGED.
     """
-    wanted = ", ".join(patterns)
-    try:
-        uris = list_files(patterns)
-    except recordio.NoSuchData as error:
-        raise EdlError(
-            ErrorCode.DATA_NOT_FOUND,
-            f"no data file matches {wanted}",
-            where=f"{option} {wanted}",
-            remedy=f"{error}. Name a file, a directory or a pattern; quote patterns.",
-        ) from error
-    except Exception as error:
-        raise _unreadable(wanted, option, error) from error
+    uris = list_files(patterns, option)
     data = DataSet(open_files(uris, format, option))
     if not data.records:
         named = ", ".join(data.uris[:_SHOWN]) + (", ..." if len(uris) > _SHOWN else "")
@@ -190,13 +179,26 @@ def open_data(patterns: Sequence[str], format: str, option: str) -> DataSet:
     return data
 
 
-def list_files(patterns: Sequence[str]) -> list[str]:
+def list_files(patterns: Sequence[str], option: str) -> list[str]:
     """Return the files that patterns name, as every process of the job can open them.
 
+    Arguments are those of ``open_data``.
+
     Raises:
-        recordio.NoSuchData: a pattern matches nothing.
+        EdlError: DATA_NOT_FOUND or DATA_UNREADABLE.
     """
-    return [_absolute(uri) for uri in recordio.expand(list(patterns), retry_s=RETRY_S)]
+    wanted = ", ".join(patterns)
+    try:
+        return [_absolute(uri) for uri in recordio.expand(list(patterns), retry_s=RETRY_S)]
+    except recordio.NoSuchData as error:
+        raise EdlError(
+            ErrorCode.DATA_NOT_FOUND,
+            f"no data file matches {wanted}",
+            where=f"{option} {wanted}",
+            remedy=f"{error}. Name a file, a directory or a pattern; quote patterns.",
+        ) from error
+    except Exception as error:
+        raise _unreadable(wanted, option, error) from error
 
 
 def open_files(uris: Sequence[str], format: str, option: str) -> list[DataFile]:

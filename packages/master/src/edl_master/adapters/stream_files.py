@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -65,13 +65,13 @@ class SplitLog:
         self.names: list[str] = []
         self.versions: list[str] = []
         self.description: DataDescription | None = None
-        self._is_begun = False
+        self._nbytes = 0
+        """Of whole lines; what follows them was not written to its end, and so was not used."""
         if path.exists():
-            self._drop_torn_line()
-            lines = self._lines()
-            if (first := next(lines, None)) is not None:
-                self._is_begun = True
-                self.description = description_from_json(json.loads(first))
+            self._nbytes = path.read_bytes().rfind(b"\n") + 1
+        if self._nbytes:
+            first, *lines = self._read_lines()
+            self.description = description_from_json(json.loads(first))
             self._add(_Entry(**json.loads(line)) for line in lines)
 
     def _add(self, entries: Iterable[_Entry]) -> None:
@@ -83,35 +83,35 @@ class SplitLog:
     def __len__(self) -> int:
         return len(self.uris)
 
-    def _drop_torn_line(self) -> None:
-        """Remove a line that was not written to its end, and so was not used."""
-        with self.path.open("r+b") as file:
-            content = file.read()
-            file.truncate(content.rfind(b"\n") + 1)
+    def _read_lines(self) -> list[bytes]:
+        with self.path.open("rb") as file:
+            return file.read(self._nbytes).splitlines()
 
-    def _lines(self) -> Iterator[str]:
-        with self.path.open(encoding="utf-8") as file:
-            yield from file
+    def append(self, entries: Sequence[_Entry], description: DataDescription | None) -> None:
+        """Add files; when this returns, they are on the disk, and if it fails, none is added.
 
-    def append(self, entries: Sequence[_Entry]) -> None:
-        """Add files; when this returns, they are on the disk."""
+        Args:
+            description: of the fields of all files; a log that has files keeps its own.
+        """
         lines = [json.dumps(asdict(entry)) for entry in entries]
-        if not self._is_begun:
-            described = self.description.as_json() if self.description else {}
-            lines.insert(0, json.dumps(described))
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write("".join(f"{line}\n" for line in lines))
+        if not self._nbytes:
+            lines.insert(0, json.dumps(description.as_json() if description else {}))
+        content = "".join(f"{line}\n" for line in lines).encode()
+        with self.path.open("ab") as file:
+            file.truncate(self._nbytes)  # of what an attempt on a full disk has left
+            file.write(content)
         flush(self.path)
-        if not self._is_begun:
+        if not self._nbytes:
             flush(self.path.parent)
-            self._is_begun = True
+            self.description = description
+        self._nbytes += len(content)
         self._add(entries)
 
     def read(self, first: int) -> list[_Entry]:
         """Return the files from a number on."""
-        lines = self._lines() if self._is_begun else iter(())
-        next(lines, None)
-        return [_Entry(**json.loads(line)) for at, line in enumerate(lines) if at >= first]
+        if not self._nbytes:
+            return []
+        return [_Entry(**json.loads(line)) for line in self._read_lines()[1 + first :]]
 
 
 class StreamFiles:
@@ -142,8 +142,9 @@ class StreamFiles:
         Raises:
             EdlError: DATA_NOT_FOUND: there is no file; SHAPE_MISMATCH: the validation data differs.
         """
+        notes: list[LogEvent] = []
         if not len(self._log):
-            self.discover()
+            _, notes = self.discover()
         if not len(self._log):
             raise EdlError(
                 ErrorCode.DATA_NOT_FOUND,
@@ -151,7 +152,7 @@ class StreamFiles:
                 where=f"{_OPTION} {', '.join(map(without_passwords, self._patterns))}",
                 remedy="A stream begins with a file: it says which fields the records have.",
             )
-        known, notes = self._log.description, list[LogEvent]()
+        known = self._log.description
         if known is not None and validation is not None:
             for file in validation.files:
                 notes += compare_file(known, file, _FIRST)
@@ -196,27 +197,24 @@ class StreamFiles:
         """Return files that are new, at most a thousand, and what users should know of them.
 
         Raises:
-            EdlError: DATA_UNREADABLE or DATA_DAMAGED, and SHAPE_MISMATCH, if a file lacks fields
-                that the first one has.
-            recordio.UnreadableFile: the place cannot be listed now.
+            EdlError: DATA_UNREADABLE, if the place cannot be listed now, or a file not be read;
+                DATA_DAMAGED; SHAPE_MISMATCH, if a file lacks fields that the first one has.
         """
         try:
-            uris = [uri for uri in list_files(self._patterns) if uri not in self._log.uris][
-                :_FILES_AT_ONCE
-            ]
-        except recordio.NoSuchData:
-            return (), []
+            found = list_files(self._patterns, _OPTION)
+        except EdlError as error:
+            if error.code is not ErrorCode.DATA_NOT_FOUND:
+                raise
+            return (), []  # all files may have trained and be removed
         notes = self._note_overwritten()
+        uris = [uri for uri in found if uri not in self._log.uris][:_FILES_AT_ONCE]
         if not uris:
             return (), notes
-        files = open_files(uris, self._format, _OPTION)
-        for file in files:
-            if self._log.description is None and not len(self._log):
-                self._log.description = file.description
-            elif self._log.description is not None:
-                notes += compare_file(self._log.description, file, _FIRST)
-        first = len(self._log)
-        self._log.append([_describe(file) for file in files])
+        files, first = open_files(uris, self._format, _OPTION), len(self._log)
+        known = self._log.description if first else files[0].description
+        if known is not None:
+            notes += [note for file in files for note in compare_file(known, file, _FIRST)]
+        self._log.append([_describe(file) for file in files], known)
         for number, file in enumerate(files, first):
             self._add(number, file)
         splits = (

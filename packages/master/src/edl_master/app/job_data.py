@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from edl_master.adapters.data import DataSet, open_data
 from edl_master.adapters.data_comparison import ComparedData, compare_data
@@ -77,7 +78,9 @@ def open_job_data(config: Config) -> JobData:
     if config.type is JobType.TRAIN and spec.validation_data:
         validation = open_data(spec.validation_data, spec.data_format, "--validation-data")
     if config.is_stream:
-        log = SplitLog(config.job_dir / job_directory.SPLITS)
+        # The files that an exported model has trained on may be gone.
+        place = Path(spec.export.snapshots).parent if spec.export.job else config.job_dir
+        log = SplitLog(place / job_directory.SPLITS)
         stream = StreamFiles(spec.data, spec.data_format, log)
         return JobData(DataSet(()), stream, validation, stream.compare(validation))
     main = open_data(spec.data, spec.data_format, "--data")

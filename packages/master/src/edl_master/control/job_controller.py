@@ -248,10 +248,10 @@ class JobController:
         with self._changed:
             return self._job.view(self._clock())
 
-    def find_oldest_split(self) -> int:
-        """Return the first split of the job's stream that is needed; 0 without a stream."""
+    def find_oldest_split(self) -> int | None:
+        """Return the first split of the stream that is needed; None: it has ended, or is none."""
         with self._changed:
-            return self._job.stream.oldest_split if self._job.stream else 0
+            return None if (own := self._job.stream) is None or own.has_ended else own.oldest_split
 
     @property
     def seconds(self) -> float:

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-import recordio
 from edl_master.core.effects import LogEvent, Severity
 from edl_master.core.windows import Split, SplitsDiscovered
 from edl_proto.errors import EdlError, ErrorCode
@@ -31,15 +30,15 @@ class SplitSource(Protocol):
 class StreamingJob(Protocol):
     """The job whose data the stream is, behind its lock."""
 
-    def find_oldest_split(self) -> int:
-        """Return the first split that the job has not done with."""
+    def find_oldest_split(self) -> int | None:
+        """Return the first split that the job has not done with; None: it takes no more."""
 
     def handle(self, event: SplitsDiscovered) -> object:
         """Take the event."""
 
 
 class StreamFollower:
-    """Passes the splits of a source on to the job, until the job is over.
+    """Passes the splits of a source on to the job, until the job takes no more.
 
     Args:
         source: of the splits.
@@ -65,22 +64,22 @@ class StreamFollower:
         self._is_away = False
 
     def follow(self, over: threading.Event) -> None:
-        """Follow the stream until the event is set.
+        """Follow the stream until the event is set, or the job has been told to end it.
 
         Raises:
             EdlError: a file is damaged, or lacks fields that the others have.
         """
         self._job.handle(SplitsDiscovered(self._splits))
-        while not over.wait(self._poll_s):
+        while not over.wait(self._poll_s) and (oldest := self._job.find_oldest_split()) is not None:
+            self._source.forget(oldest)
             while (splits := self._discover()) and not over.is_set():
                 self._job.handle(SplitsDiscovered(splits))
-            self._source.forget(self._job.find_oldest_split())
 
     def _discover(self) -> tuple[Split, ...]:
         """Return new splits; none while the source cannot be asked, which one event says."""
         try:
             splits, notes = self._source.discover()
-        except (recordio.UnreadableFile, OSError, EdlError) as error:
+        except (OSError, EdlError) as error:
             if isinstance(error, EdlError) and error.code is not ErrorCode.DATA_UNREADABLE:
                 raise
             log.warning("the stream cannot be followed: %s", error)

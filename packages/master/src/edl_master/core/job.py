@@ -85,7 +85,7 @@ PAUSE_REPORTED_S = 2.0
 
 
 class JobStateMachine:
-    """All state of one job. Not thread-safe: its owner passes it one event at a time.
+    """All state of one job; ``stream`` is data that keeps arriving. Takes one event at a time.
 
     Args:
         settings: what to do and under which rules.
