@@ -78,7 +78,7 @@ def open_job_data(config: Config) -> JobData:
     if config.type is JobType.TRAIN and spec.validation_data:
         validation = open_data(spec.validation_data, spec.data_format, "--validation-data")
     if config.is_stream:
-        # The files that an exported model has trained on may be gone.
+        # The first file, which described the fields of an exported model's data, may be gone.
         place = Path(spec.export.snapshots).parent if spec.export.job else config.job_dir
         log = SplitLog(place / job_directory.SPLITS)
         stream = StreamFiles(spec.data, spec.data_format, log)
