@@ -127,8 +127,8 @@ def test_a_full_disk_leaves_no_half_line_in_the_log(
         os.truncate(path, path.stat().st_size - 5)  # what did fit on the disk
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(stream_files, "flush", fail_to_flush)
+    with monkeypatch.context() as patch:
+        patch.setattr(stream_files, "flush", fail_to_flush)
         with pytest.raises(OSError, match="No space left"):
             stream.discover()
     assert stream.discover()[0] == (Split(1, second, 1),)

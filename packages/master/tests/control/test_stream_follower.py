@@ -76,7 +76,7 @@ def test_a_file_that_cannot_be_used_ends_the_following() -> None:
 
 
 def test_a_stream_that_is_told_to_end_is_not_followed_any_more() -> None:
-    """What arrives while the job trains the rest is not its own, and cannot fail it."""
+    """A bad file that comes while the job trains the rest cannot fail it."""
     job, over = Job(), threading.Event()
     damaged = EdlError(ErrorCode.DATA_DAMAGED, "part-7 is damaged", where="part-7")
     job.machine.handle(StopRequested("enough"), 0.0)
