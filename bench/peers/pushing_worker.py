@@ -12,9 +12,11 @@ import sys
 import time
 from typing import Any
 
+import grpc
 import numpy as np
 
 from bench.peers.ids import skew_ids
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.transport import channels, parameters
 from edl_worker.core.exchange import CallerIdentity, PushRequest, TableRows
 from edl_worker.core.model_description import (
@@ -68,7 +70,18 @@ class Pushing:
         self._pushed = self._version = 0
 
     def initialize(self) -> None:
-        self._plane.initialize(self._caller, memoryview(self._gradient).cast("B"), DEADLINE_S)
+        """Offer the values; again while a server starts, which takes long on a busy machine."""
+        until = time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                values = memoryview(self._gradient).cast("B")
+                self._plane.initialize(self._caller, values, DEADLINE_S)
+                return
+            except grpc.RpcError as error:
+                found = EdlError.from_rpc(error)
+                not_ready = found is not None and found.code == ErrorCode.NOT_READY
+                if not not_ready or time.monotonic() > until:
+                    raise
 
     def push(self) -> int:
         """One exchange; returns its bytes, both ways."""
