@@ -74,11 +74,11 @@ class Server:
 
     def push(self, ids: np.ndarray[Any, Any]) -> float:
         """Change the rows of ids; return the seconds of processor time."""
-        payload = RowPayload(0, ids.data, np.ones(ids.size, np.float32).data)
+        payload = RowPayload((0,), (ids.size,), ids.data, np.ones(ids.size, np.float32).data)
         version = Version(self.store.version + 1)
         commit = CommitPush(TaskKey(TaskType.TRAINING, 0, 0), Token(1), 0, 1, version)
         begun = time.thread_time()
-        prepared = self.store.prepare(Gradient(bytes(4), None, (payload,)))
+        prepared = self.store.prepare(Gradient(bytes(4), None, payload))
         self.store.make_ready(prepared)
         self.store.apply(prepared, commit)
         return time.thread_time() - begun

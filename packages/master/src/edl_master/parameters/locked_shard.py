@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -54,13 +54,13 @@ class ReadRequest:
     Attributes:
         have: the version that the caller has; it gets no values if there is none newer.
         frozen: name of a frozen version to read instead of the newest.
-        rows: rows of embedding tables to read too.
+        rows: rows of embedding tables to read too, if any.
         only_rows: read no values, whatever the version.
     """
 
     have: Version | None = None
     frozen: str = ""
-    rows: Sequence[RowIds] = ()
+    rows: RowIds | None = None
     only_rows: bool = False
 
 
@@ -252,8 +252,8 @@ class LockedShard:
         """
         shard = self._served
         with translate_payload_errors():
-            shard.store.check_unique(gradient)
             prepared = shard.store.prepare(gradient)
+            shard.store.check_unique(prepared)
         if prepared.not_finite:
             return prepared.not_finite, ()
         squares = shard.store.squares(prepared) if shard.shares_sums else ()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from edl_master.codec import lease_from, malformed_message
 from edl_master.core import events
 from edl_master.core.identifiers import HeldLease, Version, WorkerId
-from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.push import MinibatchKey, PushClaim, PushOutcome, PushResult
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_proto.v1 import parameters_pb2, task_pb2
@@ -97,27 +96,17 @@ def outcome_to(outcome: PushOutcome) -> parameters_pb2.PushOutcome.ValueType:
     return _OUTCOMES[outcome]
 
 
-def row_ids_from(
-    messages: Iterable[parameters_pb2.TableRows], ids: memoryview
-) -> tuple[RowIds, ...]:
-    """Return the requests for rows, whose ids lie one after the other."""
-    found, at = [], 0
-    for message in messages:
-        found.append(RowIds(message.table, ids[at : at + 8 * message.count]))
-        at += 8 * message.count
-    return tuple(found)
+def row_ids_from(messages: Sequence[parameters_pb2.TableRows], ids: memoryview) -> RowIds | None:
+    """Return the request for rows, whose ids lie one after the other; None if it names no table."""
+    if not messages:
+        return None
+    tables, counts = zip(*((one.table, one.count) for one in messages), strict=True)
+    return RowIds(tables, counts, ids)
 
 
-def row_payloads_from(
-    messages: Iterable[parameters_pb2.TableRows],
-    ids: memoryview,
-    values: memoryview,
-    layout: Layout,
-) -> tuple[RowPayload, ...]:
-    """Return the rows of several tables: all ids, and all values."""
-    found, at = [], 0
-    for wanted in row_ids_from(messages, ids):
-        nbytes = len(wanted.ids) // 8 * layout.tables[wanted.table].row_nbytes
-        found.append(RowPayload(wanted.table, wanted.ids, values[at : at + nbytes]))
-        at += nbytes
-    return tuple(found)
+def row_payload_from(
+    messages: Sequence[parameters_pb2.TableRows], ids: memoryview, values: memoryview
+) -> RowPayload | None:
+    """Return rows: all ids, and all values; None if no table is named."""
+    wanted = row_ids_from(messages, ids)
+    return RowPayload(wanted.tables, wanted.counts, ids, values) if wanted else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Protocol
 
 from edl_master.core.parameters.layout import Layout
@@ -75,23 +75,24 @@ def check_table(table: int, layout: Layout) -> None:
         raise _mismatch(f"there is no embedding table {table}")
 
 
-def rows_nbytes(rows: Iterable[parameters_pb2.TableRows], layout: Layout) -> tuple[int, int]:
+def rows_nbytes(rows: Sequence[parameters_pb2.TableRows], layout: Layout) -> tuple[int, int]:
     """Return the bytes of the ids and of the values of rows, before any of them is read.
 
     Raises:
         EdlError: SHAPE_MISMATCH, a table is unknown or appears twice, or these are too many.
     """
     ids = values = 0
-    seen = set[int]()
+    tables = layout.tables
     for one in rows:
-        check_table(one.table, layout)
-        if one.table in seen:
-            raise _mismatch(f"embedding table {one.table} appears twice")
-        seen.add(one.table)
-        ids += 8 * one.count
-        values += layout.tables[one.table].row_nbytes * one.count
-        if ids + values > MAX_ROW_BYTES:
-            raise _mismatch(f"more than {MAX_ROW_BYTES} bytes of rows in one request")
+        number, count = one.table, one.count
+        if number >= len(tables):
+            check_table(number, layout)
+        ids += 8 * count
+        values += tables[number].row_nbytes * count
+    if len(rows) > 1 and len({one.table for one in rows}) < len(rows):
+        raise _mismatch("an embedding table appears twice")
+    if ids + values > MAX_ROW_BYTES:
+        raise _mismatch(f"more than {MAX_ROW_BYTES} bytes of rows in one request")
     return ids, values
 
 

@@ -112,14 +112,12 @@ class PayloadTransfer:
         receive(frames, gradient, spans, precision, self.buffers)
         fill(frames, state)
         self._receive_rows(frames, rows, values_start, precision)
-        payloads = push_codec.row_payloads_from(
-            header.rows, rows[:ids_nbytes], rows[values_start:], layout
-        )
+        payload = push_codec.row_payload_from(header.rows, rows[:ids_nbytes], rows[values_start:])
         sent = values_start + wire_nbytes(rows_span(values_nbytes), precision)
         nbytes = header.nbytes + header.state_nbytes + sent
         self._received.inc(nbytes)
         return ReceivedGradient(
-            Gradient(gradient, state if header.state_nbytes else None, payloads),
+            Gradient(gradient, state if header.state_nbytes else None, payload),
             rows[ids_nbytes:values_start],
             nbytes,
         )

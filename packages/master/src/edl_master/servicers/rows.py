@@ -42,9 +42,8 @@ class RowsServicer:
         ids_nbytes, values_nbytes = rows_nbytes([header.rows], layout)
         with self._transfer.buffers.borrow_at_least(ids_nbytes + values_nbytes) as data:
             self._transfer.receive_values(frames, ids_nbytes + values_nbytes, data)
-            (rows,) = push_codec.row_payloads_from(
-                [header.rows], data[:ids_nbytes], data[ids_nbytes:], layout
-            )
+            rows = push_codec.row_payload_from([header.rows], data[:ids_nbytes], data[ids_nbytes:])
+            assert rows is not None, "the header names one table"
             accepted = self._shard.put_rows(rows)
         self._transfer.record_duration("put-rows", started)
         yield parameters_pb2.PutRowsReply(accepted=accepted).SerializeToString()

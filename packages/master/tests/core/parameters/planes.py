@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,7 +74,7 @@ def a_push(
     minibatches: int = 1,
 ) -> GradientPush:
     claim = PushClaim(task, token, minibatch, records, base_version, minibatches)
-    return GradientPush(claim, Gradient(gradient, state_delta, rows))
+    return GradientPush(claim, Gradient(gradient, state_delta, join_payloads(rows)))
 
 
 class LedgerWithCommands:
@@ -249,12 +249,30 @@ def zero_table(name: str = "t", dim: int = 1, **limits: int) -> TableSpec:
 
 
 def row_payload(ids: Any, values: Any, table: int = 0) -> RowPayload:
-    return RowPayload(table, np.asarray(ids, np.int64), np.asarray(values, np.float32))
+    ids = np.asarray(ids, np.int64)
+    return RowPayload((table,), (ids.size,), ids, np.asarray(values, np.float32))
+
+
+def join_payloads(payloads: Sequence[RowPayload]) -> RowPayload | None:
+    """Return the payloads as one; None if there are none."""
+    if not payloads:
+        return None
+    return RowPayload(
+        sum((one.tables for one in payloads), ()),
+        sum((one.counts for one in payloads), ()),
+        b"".join(bytes(one.ids) for one in payloads),
+        b"".join(bytes(one.values) for one in payloads),
+    )
+
+
+def row_ids(ids: Any, table: int = 0) -> RowIds:
+    ids = np.asarray(ids, np.int64)
+    return RowIds((table,), (ids.size,), ids)
 
 
 def rows_of(plane: ParameterPlane, ids: Any, table: int = 0, frozen: str = "") -> Array:
     """Rows of a table."""
-    wanted = [RowIds(table, np.asarray(ids, np.int64))]
+    wanted = row_ids(ids, table)
     out = bytearray(plane.rows_nbytes(wanted))
     plane.read_rows(wanted, memoryview(out), frozen)
     return np.frombuffer(out, np.float32).reshape(len(ids), plane.layout.tables[table].dim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,10 +28,17 @@ from edl_master.core.parameters.shard_layout import (
 )
 from edl_master.core.parameters.snapshot import Snapshot
 from edl_master.core.parameters.store import ParameterStore
-from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
+from edl_master.core.parameters.tables.payloads import RowPayload
 from edl_proto.transport.row_placement import server_of
 
-from .planes import GradientPush, LedgerWithCommands, ParameterPlane
+from .planes import (
+    GradientPush,
+    LedgerWithCommands,
+    ParameterPlane,
+    join_payloads,
+    row_ids,
+    row_payload,
+)
 
 
 @dataclass
@@ -70,23 +78,30 @@ class ShardedPlane:
         for number, (part, shard) in enumerate(zip(self.parts, self.shards, strict=True)):
             mine = state[max(part.start - border, 0) : max(part.stop - border, 0)]
             rows = []
-            for payload in push.gradient.rows:
-                ids = np.frombuffer(payload.ids, np.int64)
-                dim = self.model.tables[payload.table].dim
-                values = np.frombuffer(payload.values, np.float32).reshape(ids.size, dim)
+            for table, ids, values in self._rows_of(push.gradient.rows):
                 here = server_of(ids, self.servers) == number
-                rows.append(RowPayload(payload.table, ids[here].copy(), values[here].copy()))
+                rows.append(row_payload(ids[here], values[here], table))
             part_gradient = Gradient(
                 gradient[part.start : part.stop],
                 mine if push.gradient.state_delta is not None else None,
-                tuple(rows),
+                join_payloads(rows),
             )
-            shard.store.check_unique(part_gradient)
             prepared = shard.store.prepare(part_gradient)
+            shard.store.check_unique(prepared)
             assert prepared.not_finite == ""
             squares.append(shard.store.squares(prepared) if shard.shares_sums else ())
             shard.prepare(WorkerId(push.task.number), push.claim.key, prepared)
         return tuple(map(sum, zip(*squares, strict=True)))
+
+    def _rows_of(self, payload: RowPayload | None) -> Iterator[tuple[int, Array, Array]]:
+        """Yield each table of a payload, its ids and its values."""
+        if payload is None:
+            return
+        ids, values = np.frombuffer(payload.ids, np.int64), np.frombuffer(payload.values, "f4")
+        for table, count in zip(payload.tables, payload.counts, strict=True):
+            dim = self.model.tables[table].dim
+            yield table, ids[:count], values[: count * dim].reshape(count, dim)
+            ids, values = ids[count:], values[count * dim :]
 
     def catch_up(self) -> None:
         """Let every shard apply the whole log."""
@@ -107,7 +122,7 @@ class ShardedPlane:
         out = np.empty((ids.size, self.model.tables[table].dim), np.float32)
         for number, shard in enumerate(self.shards):
             here = server_of(ids, self.servers) == number
-            wanted = [RowIds(table, ids[here].copy())]
+            wanted = row_ids(ids[here], table)
             buffer = bytearray(shard.store.rows_nbytes(wanted))
             shard.store.read_rows(wanted, memoryview(buffer))
             out[here] = np.frombuffer(buffer, np.float32).reshape(-1, out.shape[1])

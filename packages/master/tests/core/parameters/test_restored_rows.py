@@ -9,9 +9,8 @@ from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.shard_layout import reshard, shard_layouts
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.core.parameters.table_spec import Distribution, Initial, TableSpec
-from edl_master.core.parameters.tables.payloads import RowPayload
 
-from .planes import ParameterPlane, sgd
+from .planes import ParameterPlane, row_payload, sgd
 from .sharded_plane import owner
 
 TABLE = TableSpec("rows", 3, Initial(Distribution.CONSTANT, 0.0, 0.0), 1)
@@ -21,7 +20,7 @@ def test_rows_of_a_checkpoint_are_divided_chunk_by_chunk_as_they_are_restored() 
     """A server never has more of a checkpoint in memory than its own rows and one chunk."""
     model = Layout((Variable("w", (4,), "float32", True),), (TABLE,))
     saved = ParameterPlane(model, sgd(), Async()).store
-    saved.put_rows(RowPayload(0, np.arange(100), np.ones((100, 3), np.float32)))
+    saved.put_rows(row_payload(np.arange(100), np.ones((100, 3))))
     asked: list[int] = []
 
     def is_owned(ids: Array) -> Array:

@@ -38,10 +38,9 @@ from edl_master.core.parameters.shard_layout import (
 )
 from edl_master.core.parameters.store import ParameterStore
 from edl_master.core.parameters.table_spec import Distribution, Initial, TableSpec
-from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_proto.transport.row_placement import server_of
 
-from .planes import ParameterPlane, a_push, sgd, training_task
+from .planes import ParameterPlane, a_push, row_ids, row_payload, sgd, training_task
 from .sharded_plane import ShardedPlane, owner
 
 TABLES = (
@@ -78,7 +77,7 @@ OPTIMIZERS = {
 
 
 def store_rows(plane: ParameterStore, table: int, ids: Array) -> Array:
-    wanted = [RowIds(table, ids)]
+    wanted = row_ids(ids, table)
     buffer = bytearray(plane.rows_nbytes(wanted))
     plane.read_rows(wanted, memoryview(buffer))
     return np.frombuffer(buffer, np.float32).reshape(ids.size, plane.layout.tables[table].dim)
@@ -96,7 +95,7 @@ def random_push(model: Layout, task: TaskKey, token: int, index: int, base: int,
     for number, table in enumerate(model.tables):
         ids = np.array(data.draw(IDS), np.int64)
         values = random.normal(size=(ids.size, table.dim)).astype(np.float32)
-        rows.append(RowPayload(number, ids, values))
+        rows.append(row_payload(ids, values, number))
     records = data.draw(st.integers(1, 4))
     return a_push(task, Token(token), index, records, Version(base), gradient, state, tuple(rows))
 
@@ -296,7 +295,7 @@ def test_a_checkpoint_of_a_master_that_served_is_taken_over_by_servers() -> None
     for index in range(3):  # the last one is accumulated
         gradient = np.full(model.gradient_nbytes, 63, np.uint8).tobytes()
         ids = np.arange(10 * index, 10 * index + 10)
-        rows = RowPayload(0, ids, np.ones((10, 3), np.float32))
+        rows = row_payload(ids, np.ones((10, 3)))
         push = a_push(task, Token(1), index, 2, one.version, gradient, None, (rows,))
         assert one.push(push).outcome is PushOutcome.APPLIED
     saved = [one.snapshot()]

@@ -16,7 +16,7 @@ class PreparedGradient:
     Attributes:
         values: of the trainable variables.
         state: by how much the other variables moved; None if they did not.
-        rows: gradients of rows by number of the table.
+        rows: gradients of rows.
         not_finite: the first variable or table with an infinity or NaN; empty if there is none.
         resolved: the rows in their tables, once they were found or made.
     """

@@ -51,12 +51,13 @@ class Gradient:
         values: gradients of the trainable variables, packed in wire order. With local steps: by
             how much the minibatches have moved the variables.
         state_delta: by how much the other variables moved, packed likewise; None if they did not.
-        rows: gradients of the rows of embedding tables that the minibatch has used.
+        rows: gradients of the rows of embedding tables that the minibatch has used; None if it
+            has used none.
     """
 
     values: Payload
     state_delta: Payload | None = None
-    rows: tuple[RowPayload, ...] = ()
+    rows: RowPayload | None = None
 
 
 class PushOutcome(StrEnum):

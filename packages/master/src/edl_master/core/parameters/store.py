@@ -26,7 +26,8 @@ from edl_master.core.parameters.push import Gradient, NotInitialized
 from edl_master.core.parameters.snapshot import FORMAT, Snapshot, SnapshotError, Stored
 from edl_master.core.parameters.statistics import TableStatistics
 from edl_master.core.parameters.table_warm_up import warm_up
-from edl_master.core.parameters.tables.group import AccumulatedRows, ScannedRows, Tables
+from edl_master.core.parameters.tables.accumulated_rows import AccumulatedRows
+from edl_master.core.parameters.tables.group import ScannedRows, Tables
 from edl_master.core.parameters.tables.joint_tables import JointGradient
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.values import Values
@@ -118,15 +119,15 @@ class ParameterStore:
             return Version(self._updater.iterations)
         return self._frozen.get(name)[0]
 
-    def rows_nbytes(self, wanted: Sequence[RowIds]) -> int:
+    def rows_nbytes(self, wanted: RowIds) -> int:
         """Return the bytes of rows.
 
         Raises:
-            PayloadError: there is no such table, or ids are cut short.
+            PayloadError: there is no such table, or one appears twice.
         """
         return self._tables.nbytes_of(wanted)
 
-    def read_rows(self, wanted: Sequence[RowIds], out: memoryview, frozen: str = "") -> None:
+    def read_rows(self, wanted: RowIds, out: memoryview, frozen: str = "") -> None:
         """Copy rows, the present ones or frozen ones, to a buffer of ``rows_nbytes``.
 
         An id that no gradient has reached has its initial row.
@@ -177,18 +178,18 @@ class ParameterStore:
         """
         values = self._values.gradient(gradient.values)
         state = self._values.state_delta(gradient.state_delta)
-        rows = self._tables.gradients(gradient.rows)
+        rows = self._tables.gradients(gradient.rows) if gradient.rows else ()
         broken = self._values.not_finite(values, state) or self._tables.not_finite(rows)
         return PreparedGradient(values, state, rows, broken)
 
-    def check_unique(self, gradient: Gradient) -> None:
+    def check_unique(self, prepared: PreparedGradient) -> None:
         """Raise ``PayloadError`` if a row appears twice; ``make_ready`` checks that, too."""
-        for payload in gradient.rows:
-            self._tables.check_unique(payload)
+        self._tables.check_unique(prepared.rows)
 
     def squares(self, prepared: PreparedGradient) -> tuple[float, ...]:
         """Return the ``gradient_clip.shared_sums`` of a part of a gradient."""
-        rows = {number: gradient.values for number, gradient in prepared.rows.items()}
+        by_table = (one for rows in prepared.rows for one in rows.by_table())
+        rows = {number: gradient.values for number, gradient in by_table}
         return self._updater.squares(prepared.values, rows)
 
     def make_ready(self, prepared: PreparedGradient) -> None:
@@ -373,7 +374,7 @@ class ParameterStore:
             accumulator.state,
             accumulator.gradient_scale,
             accumulator.state_scale,
-            rows=self._tables.resolve(self._accumulated_rows.merge()),
+            rows=self._tables.resolve(self._tables.join(self._accumulated_rows.merge())),
         )
         accumulator.reset()
         self._accumulated_rows.reset()

@@ -10,7 +10,8 @@ from edl_master.core.parameters.arithmetic import read_only
 from edl_master.core.parameters.layout import Layout
 from edl_master.core.parameters.optimizers import Optimizer
 from edl_master.core.parameters.table_spec import TableSpec
-from edl_master.core.parameters.tables.group import has_duplicates, merge
+from edl_master.core.parameters.tables.accumulated_rows import merge
+from edl_master.core.parameters.tables.index import first_repeated
 from edl_master.core.parameters.tables.joint_tables import JointTables
 from edl_master.core.parameters.tables.table import RowGradient, Table
 from edl_master.core.parameters.updater import Updater
@@ -31,7 +32,7 @@ def warm_up(spec: TableSpec, optimizer: Optimizer) -> None:
         updater.apply({}, {}, rows=[joint.resolve(once.ids, bounds, once.values)])
 
     update(merge([gradient, gradient]))
-    has_duplicates(ids)
+    first_repeated(ids, bounds)
     table.put(ids, gradient.values)
     view = table.take_view()
     update(gradient)  # copies the block that the view shares

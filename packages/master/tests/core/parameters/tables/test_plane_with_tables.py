@@ -17,13 +17,14 @@ from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.push import PushOutcome
 from edl_master.core.parameters.snapshot import Snapshot, SnapshotError
 from edl_master.core.parameters.table_spec import Distribution, Initial, TableSpec
-from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
+from edl_master.core.parameters.tables.payloads import RowPayload
 
 from ..planes import (
     A,
     B,
     ParameterPlane,
     push,
+    row_ids,
     row_payload,
     rows_of,
     sgd,
@@ -67,7 +68,7 @@ def test_a_push_changes_weights_and_all_tables_in_one_step_and_once() -> None:
         (row_payload([1], [[1], [1]]),),
         (row_payload([1], [[1]]), row_payload([2], [[1]])),
         (row_payload([1], [[1]], table=9),),
-        (RowPayload(0, b"1234567", b""),),
+        (RowPayload((0,), (1,), b"1234567", bytes(4)),),
         (row_payload([5], [[1]]), row_payload([3, 3], [[1], [1]], table=1)),
     ],
     ids=["id twice", "sizes", "table twice", "no such table", "cut ids", "the second table"],
@@ -223,4 +224,4 @@ def test_an_average_of_rows_is_refused_before_anything_is_trained() -> None:
 def test_a_buffer_of_another_size_is_refused() -> None:
     plane = plane_with(DRAWN)
     with pytest.raises(PayloadError, match="24 bytes, not 8"):
-        plane.read_rows([RowIds(0, np.arange(2))], memoryview(bytearray(8)))
+        plane.read_rows(row_ids(np.arange(2)), memoryview(bytearray(8)))

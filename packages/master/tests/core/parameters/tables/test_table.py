@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,7 @@ from edl_master.core.parameters.layout_error import LayoutError
 from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.table_spec import Distribution, Initial, TableSpec
 from edl_master.core.parameters.tables import row_chunks
-from edl_master.core.parameters.tables.group import has_duplicates
-from edl_master.core.parameters.tables.index import BUCKETS, NOT_THERE, RowIndex
+from edl_master.core.parameters.tables.index import BUCKETS, NOT_THERE, RowIndex, first_repeated
 from edl_master.core.parameters.tables.joint_tables import JointTables
 from edl_master.core.parameters.tables.table import Table
 
@@ -291,7 +291,11 @@ def test_many_rows_are_updated_in_parts_by_several_threads() -> None:
 
 @given(ids=any_ids, again=st.sets(st.integers(0, 59)), at=st.integers(0, 60))
 def test_a_repeated_id_is_found(ids: list[int], again: set[int], at: int) -> None:
-    assert not has_duplicates(np.array(ids, np.int64))
+    def found(*tables: list[int]) -> int:
+        bounds = np.cumsum([0, *map(len, tables)])
+        return first_repeated(np.array([*chain(*tables)], np.int64), bounds)
+
+    assert found(ids, ids[:at], ids[at:], ids) == -1
     once_more = [ids[number] for number in again if number < len(ids)]
-    found = has_duplicates(np.array(ids[:at] + once_more + ids[at:], np.int64))
-    assert found is bool(once_more)
+    repeated = ids[:at] + once_more + ids[at:]
+    assert found(ids, [], repeated, repeated) == (2 if once_more else -1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from edl_master.core.parameters.arithmetic import Executor, all_finite, read_onl
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.payload import Payload, PayloadError, size_of
 from edl_master.core.parameters.table_spec import TableSpec
-from edl_master.core.parameters.tables.index import index_kernel
+from edl_master.core.parameters.tables.index import first_repeated
 from edl_master.core.parameters.tables.joint_tables import JointGradient, JointTables
 from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 from edl_master.core.parameters.tables.row_blocks import RowBlocks
@@ -24,11 +25,50 @@ from edl_master.core.parameters.tables.table import RowGradient, Table
 _MAX_RUNS = 64
 """Requests usually name the same tables in the same order; more orders than this are forgotten."""
 
+_NO_BYTES = np.empty(0, np.uint8)
+
 RowsView = tuple[RowBlocks, ...]
 """The rows of all tables as they were at one moment."""
 
-RowGradients = Mapping[int, RowGradient]
-"""Gradients of rows by number of the table."""
+
+@dataclass(frozen=True, slots=True)
+class JointRows:
+    """Gradients of rows of successive tables of one width.
+
+    Attributes:
+        numbers: of the tables.
+        ids: int64, table by table, each once in a table.
+        bounds: int64, where the ids of each table begin, and where the last ones end.
+        values: float32 of shape (ids, dim).
+    """
+
+    numbers: tuple[int, ...]
+    ids: Array
+    bounds: Array
+    values: Array
+
+    def by_table(self) -> Iterator[tuple[int, RowGradient]]:
+        """Yield the number of each table, and the gradients of its rows."""
+        ends = self.bounds.tolist()
+        for number, start, stop in zip(self.numbers, ends, ends[1:], strict=False):
+            yield number, RowGradient(self.ids[start:stop], self.values[start:stop])
+
+
+RowGradients = Sequence[JointRows]
+"""Gradients of rows of all tables that a push names."""
+
+
+@dataclass(frozen=True, slots=True)
+class _TableOrder:
+    """The tables that a request names, in its order.
+
+    Attributes:
+        row_nbytes: of each table.
+        runs: the positions of the first table and after the last one of each run of equal width.
+    """
+
+    row_nbytes: tuple[int, ...]
+    runs: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +105,7 @@ class Tables:
         self._executor = executor
         self._all = tuple(Table(spec, slots) for spec in specs)
         self._joint: dict[tuple[int, ...], JointTables] = {}
+        self._orders: dict[tuple[int, ...], _TableOrder] = {}
 
     def __len__(self) -> int:
         return len(self._all)
@@ -82,19 +123,16 @@ class Tables:
 
     # --- reading ---------------------------------------------------------------------------
 
-    def nbytes_of(self, wanted: Sequence[RowIds]) -> int:
+    def nbytes_of(self, wanted: RowIds) -> int:
         """Return the bytes of the rows that are asked for.
 
         Raises:
-            PayloadError: there is no such table, or ids are cut short.
+            PayloadError: there is no such table, or one appears twice.
         """
-        return sum(
-            self._ids(one.table, one.ids).size * self._all[one.table].spec.row_nbytes
-            for one in wanted
-        )
+        return sum(map(mul, wanted.counts, self._order(wanted.tables).row_nbytes))
 
-    def read(self, wanted: Sequence[RowIds], out: memoryview, view: RowsView | None = None) -> None:
-        """Copy rows to a buffer, one request after the other.
+    def read(self, wanted: RowIds, out: memoryview, view: RowsView | None = None) -> None:
+        """Copy rows to a buffer, table by table.
 
         Args:
             wanted: ids may repeat.
@@ -102,16 +140,18 @@ class Tables:
             view: read from this view; None: the rows as they are.
 
         Raises:
-            PayloadError: there is no such table, ids are cut short, or ``out`` has another size.
+            PayloadError: as ``nbytes_of``; or ids or ``out`` have another size.
         """
         if out.nbytes != (expected := self.nbytes_of(wanted)):
             raise PayloadError(f"the buffer for rows must have {expected} bytes, not {out.nbytes}")
-        data = np.frombuffer(out, np.float32) if out.nbytes else np.empty(0, np.float32)
-        for numbers, ids, bounds in self._runs([(one.table, one.ids) for one in wanted]):
+        data = _array(out).view(np.float32)
+        for numbers, ids, bounds in self._runs(wanted):
             dim = self._all[numbers[0]].spec.dim
-            rows, data = np.split(data, [ids.size * dim])
+            size = ids.size * dim
             views = None if view is None else [view[number] for number in numbers]
-            self._joint_tables(numbers).read(ids, bounds, rows.reshape(-1, dim), views)
+            rows = data[:size].reshape(-1, dim)
+            self._joint_tables(numbers).read(ids, bounds, rows, views)
+            data = data[size:]
 
     def take_view(self) -> RowsView:
         """Return a view of all rows as they are now."""
@@ -129,7 +169,7 @@ class Tables:
         Raises:
             PayloadError: there is no such table.
         """
-        self._ids(table, b"")
+        self._order((table,))
         blocks, spec = view[table], self._all[table].spec
         start = min(start, blocks.limit)
         stop = min(start + most, blocks.limit)
@@ -138,28 +178,31 @@ class Tables:
 
     # --- changing --------------------------------------------------------------------------
 
-    def gradients(self, payloads: Sequence[RowPayload]) -> dict[int, RowGradient]:
+    def gradients(self, payload: RowPayload) -> RowGradients:
         """Return the gradients of rows, without a copy.
 
         Raises:
             PayloadError: a size is wrong, or a table is unknown or appears twice.
         """
-        found: dict[int, RowGradient] = {}
-        for payload in payloads:
-            if payload.table in found:
-                raise PayloadError(f"table {payload.table} appears twice in a gradient")
-            ids = self._ids(payload.table, payload.ids)
-            found[payload.table] = RowGradient(ids, self._values(payload, ids))
+        expected, size = self.nbytes_of(payload), size_of(payload.values)
+        if size != expected:
+            raise PayloadError(f"these gradients of rows must have {expected} bytes, not {size}")
+        data = read_only(_array(payload.values).view(np.float32))
+        found = []
+        for numbers, ids, bounds in self._runs(payload):
+            dim = self._all[numbers[0]].spec.dim
+            values, data = data[: ids.size * dim].reshape(-1, dim), data[ids.size * dim :]
+            found.append(JointRows(numbers, ids, bounds, values))
         return found
 
     def not_finite(self, gradients: RowGradients) -> str:
         """Return the name of the first table with an infinity or NaN, or an empty string."""
-        values = [gradient.values.reshape(-1) for gradient in gradients.values()]
-        if not values or all_finite([np.concatenate(values)], self._executor):
+        if all_finite([rows.values.reshape(-1) for rows in gradients], self._executor):
             return ""
         return next(
             self._all[number].spec.name
-            for number, gradient in gradients.items()
+            for rows in gradients
+            for number, gradient in rows.by_table()
             if not all_finite([gradient.values.reshape(-1)], self._executor)
         )
 
@@ -170,25 +213,21 @@ class Tables:
             PayloadError: an id appears twice.
             MemoryError: there is no room for more rows.
         """
-        by_width = sorted(gradients, key=lambda number: (self._all[number].spec.dim, number))
-        by_table = [(number, gradients[number].ids) for number in by_width]
         return [
-            self._joint_tables(numbers).resolve(
-                ids, bounds, np.concatenate([gradients[number].values for number in numbers])
-            )
-            for numbers, ids, bounds in self._runs(by_table)
+            self._joint_tables(rows.numbers).resolve(rows.ids, rows.bounds, rows.values)
+            for rows in gradients
         ]
 
-    def check_unique(self, payload: RowPayload) -> None:
-        """Check that each id appears once.
+    def check_unique(self, gradients: RowGradients) -> None:
+        """Check that each id appears once in its table.
 
         Raises:
-            PayloadError: one does, or there is no such table.
+            PayloadError: one does not.
         """
-        ids = self._ids(payload.table, payload.ids)
-        if has_duplicates(ids):
-            name = self._all[payload.table].spec.name
-            raise PayloadError(f"an id appears twice among the rows of table {name!r}")
+        for rows in gradients:
+            if (twice := first_repeated(rows.ids, rows.bounds)) >= 0:
+                name = self._all[rows.numbers[twice]].spec.name
+                raise PayloadError(f"an id appears twice among the rows of table {name!r}")
 
     def put(self, payload: RowPayload) -> None:
         """Give rows initial values.
@@ -196,10 +235,24 @@ class Tables:
         Raises:
             PayloadError: a size is wrong, an id appears twice, or there is no such table.
         """
-        ids = self._ids(payload.table, payload.ids)
-        values = self._values(payload, ids)
-        self.check_unique(payload)
-        self._all[payload.table].put(ids, values)
+        given = self.gradients(payload)
+        self.check_unique(given)
+        for rows in given:
+            for number, part in rows.by_table():
+                self._all[number].put(part.ids, part.values)
+
+    def join(self, gradients: Mapping[int, RowGradient]) -> RowGradients:
+        """Return gradients by number of their table, those of equal width together."""
+        order = sorted(gradients, key=lambda number: (self._all[number].spec.dim, number))
+        found = []
+        for _, run in groupby(order, lambda number: self._all[number].spec.dim):
+            numbers = tuple(run)
+            parts = [gradients[number] for number in numbers]
+            ids = np.concatenate([part.ids for part in parts])
+            bounds = np.cumsum([0, *(part.ids.size for part in parts)])
+            values = np.concatenate([part.values for part in parts])
+            found.append(JointRows(numbers, ids, bounds, values))
+        return found
 
     # --- snapshots -------------------------------------------------------------------------
 
@@ -235,17 +288,38 @@ class Tables:
 
     # --- inside ----------------------------------------------------------------------------
 
-    def _runs(
-        self, wanted: Sequence[tuple[int, Payload | Array]]
-    ) -> Iterator[tuple[tuple[int, ...], Array, Array]]:
+    def _runs(self, wanted: RowIds | RowPayload) -> Iterator[tuple[tuple[int, ...], Array, Array]]:
         """Yield runs of tables of one width: their numbers, all ids, and where each one's are."""
-        given = [
-            (n, ids if isinstance(ids, np.ndarray) else self._ids(n, ids)) for n, ids in wanted
-        ]
-        for _, run in groupby(given, lambda one: self._all[one[0]].spec.dim):
-            numbers, ids = zip(*run, strict=True)
-            bounds = np.cumsum([0, *(part.size for part in ids)])
-            yield numbers, np.concatenate(ids), bounds
+        order = self._order(wanted.tables)
+        if size_of(wanted.ids) != 8 * sum(wanted.counts):
+            raise PayloadError(f"{size_of(wanted.ids)} bytes are not {sum(wanted.counts)} ids")
+        ids = read_only(_array(wanted.ids).view(np.int64))
+        bounds = np.cumsum((0, *wanted.counts))
+        for first, last in order.runs:
+            start, stop = bounds[first], bounds[last]
+            yield wanted.tables[first:last], ids[start:stop], bounds[first : last + 1] - start
+
+    def _order(self, tables: tuple[int, ...]) -> _TableOrder:
+        """Return the widths of the tables that a request names.
+
+        Raises:
+            PayloadError: there is no such table, or one appears twice.
+        """
+        if (known := self._orders.get(tables)) is not None:
+            return known
+        for number in tables:
+            if not 0 <= number < len(self._all):
+                raise PayloadError(f"there is no embedding table {number}")
+            if tables.count(number) > 1:
+                raise PayloadError(f"table {number} appears twice")
+        specs = [self._all[number].spec for number in tables]
+        ends = [at for at in range(1, len(specs)) if specs[at].dim != specs[at - 1].dim]
+        bounds = [0, *ends, len(specs)] if specs else []
+        order = _TableOrder(tuple(spec.row_nbytes for spec in specs), tuple(pairwise(bounds)))
+        if len(self._orders) >= _MAX_RUNS:
+            self._orders.clear()
+        self._orders[tables] = order
+        return order
 
     def _joint_tables(self, numbers: tuple[int, ...]) -> JointTables:
         if numbers not in self._joint:
@@ -254,80 +328,7 @@ class Tables:
             self._joint[numbers] = JointTables([self._all[number] for number in numbers])
         return self._joint[numbers]
 
-    def _ids(self, table: int, ids: Payload) -> Array:
-        if not 0 <= table < len(self._all):
-            raise PayloadError(f"there is no embedding table {table}")
-        data = np.frombuffer(ids, np.uint8) if size_of(ids) else np.empty(0, np.uint8)
-        if data.size % 8:
-            raise PayloadError(f"{data.size} bytes are not a whole number of ids")
-        return read_only(data.view(np.int64))
 
-    def _values(self, payload: RowPayload, ids: Array) -> Array:
-        spec = self._all[payload.table].spec
-        size = size_of(payload.values)
-        if size != ids.size * spec.row_nbytes:
-            raise PayloadError(
-                f"{ids.size} rows of table {spec.name!r} must have "
-                f"{ids.size * spec.row_nbytes} bytes, not {size}"
-            )
-        flat = np.frombuffer(payload.values, np.uint8) if size else np.empty(0, np.uint8)
-        return read_only(flat.view(np.float32).reshape(ids.size, spec.dim))
-
-
-class AccumulatedRows:
-    """Gradients of rows for one synchronous update, merged when it is complete."""
-
-    def __init__(self, tables: int) -> None:
-        self._parts: list[list[RowGradient]] = [[] for _ in range(tables)]
-
-    def add(self, gradients: RowGradients, weight: float) -> None:
-        """Add ``weight`` times these gradients; they are copied."""
-        for number, gradient in gradients.items():
-            self._parts[number].append(
-                RowGradient(gradient.ids.copy(), gradient.values * np.float32(weight))
-            )
-
-    def merge(self) -> dict[int, RowGradient]:
-        """Return the sums of the gradients of each row."""
-        return {number: merge(parts) for number, parts in enumerate(self._parts) if parts}
-
-    def reset(self) -> None:
-        for accumulated in self._parts:
-            accumulated.clear()
-
-    def arrays(self) -> dict[str, Array]:
-        """Return the arrays of a snapshot."""
-        found = {}
-        for number, gradient in self.merge().items():
-            found[f"accumulated/tables/{number}/ids"] = gradient.ids
-            found[f"accumulated/tables/{number}/values"] = gradient.values
-        return found
-
-    def restore(self, arrays: Mapping[str, Any]) -> None:
-        for number, accumulated in enumerate(self._parts):
-            name = f"accumulated/tables/{number}"
-            if f"{name}/ids" in arrays:
-                accumulated.append(RowGradient(arrays[f"{name}/ids"], arrays[f"{name}/values"]))
-
-
-def has_duplicates(ids: Array) -> bool:
-    """Return whether an id (int64) appears more than once."""
-    return bool(index_kernel("has_duplicates")(read_only(ids), _places(ids.size)))
-
-
-def _places(ids: int) -> Array:
-    """Return an empty hash table (int32) for ``ids`` ids, at most half full in the end."""
-    return np.full(1 << (2 * ids).bit_length(), -1, np.int32)
-
-
-def merge(gradients: Sequence[RowGradient]) -> RowGradient:
-    """Merge gradients into one for each id: the sum of all, in their order."""
-    if len(gradients) == 1:
-        return gradients[0]
-    ids = np.concatenate([gradient.ids for gradient in gradients])
-    values = np.concatenate([gradient.values for gradient in gradients])
-    out_ids, out = np.empty_like(ids), np.empty_like(values)
-    n = int(
-        index_kernel("merge")(read_only(ids), read_only(values), out_ids, out, _places(ids.size))
-    )
-    return RowGradient(out_ids[:n], out[:n])
+def _array(payload: Payload) -> Array:
+    """Return the bytes of a payload."""
+    return np.frombuffer(payload, np.uint8) if size_of(payload) else _NO_BYTES

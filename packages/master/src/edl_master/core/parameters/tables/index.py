@@ -98,6 +98,18 @@ def find_rows(indexes: Sequence[RowIndex], ids: Array, bounds: Array) -> tuple[A
     return rows, missing
 
 
+def first_repeated(ids: Array, bounds: Array) -> int:
+    """Return the position of the first table in which an id appears twice; -1 if there is none.
+
+    Args:
+        ids: int64, table by table.
+        bounds: int64, where the ids of each table begin, and where the last ones end.
+    """
+    most = int(np.diff(bounds).max(initial=0))
+    places = np.empty(1 << (2 * most).bit_length(), np.int32)
+    return int(index_kernel("first_repeated")(read_only(ids), bounds, places))
+
+
 def _bucket(places: int) -> Array:
     memory = np.empty(places * 12, np.uint8)
     memory[places * 8 :].view(np.int32)[:] = NOT_THERE

@@ -168,17 +168,25 @@ def merge(ids: Array, gradients: Array, out_ids: Array, out: Array, places: Arra
 
 
 @compile_lazily
-def has_duplicates(ids: Array, places: Array) -> bool:
-    """Return whether any id appears more than once; ``places`` is as in ``merge``."""
-    mask = places.size - 1
-    for i in range(ids.size):
-        at = np.int64(mix(ids[i])) & mask
-        while places[at] >= 0:
-            if ids[places[at]] == ids[i]:
-                return True
-            at = (at + 1) & mask
-        places[at] = i
-    return False
+def first_repeated(ids: Array, bounds: Array, places: Array) -> int:
+    """Return the first table in which an id appears more than once, or -1.
+
+    ``bounds`` is as in ``find``; ``places`` (int32) has more than twice as many elements as any
+    table has ids, a power of two.
+    """
+    for t in range(bounds.size - 1):
+        size = 1
+        while size <= 2 * (bounds[t + 1] - bounds[t]):
+            size *= 2
+        places[:size] = -1
+        for i in range(bounds[t], bounds[t + 1]):
+            at = np.int64(mix(ids[i])) & (size - 1)
+            while places[at] >= 0:
+                if ids[places[at]] == ids[i]:
+                    return t
+                at = (at + 1) & (size - 1)
+            places[at] = i
+    return -1
 
 
 @compile_lazily

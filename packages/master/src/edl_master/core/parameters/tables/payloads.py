@@ -1,4 +1,4 @@
-"""Ids and rows on the wire."""
+"""Ids and rows on the wire: those of all tables one after the other, in one piece of memory."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ class RowIds:
     """A request for rows.
 
     Attributes:
-        table: number of the table.
-        ids: int64, packed.
+        tables: numbers of the tables, each once.
+        counts: how many ids of each table.
+        ids: int64, packed, table by table.
     """
 
-    table: int
+    tables: tuple[int, ...]
+    counts: tuple[int, ...]
     ids: Payload
 
 
@@ -25,11 +27,11 @@ class RowPayload:
     """Gradients or values of rows as they are sent.
 
     Attributes:
-        table: number of the table.
-        ids: int64, packed, each once.
+        tables, counts, ids: as in ``RowIds``; each id once in a table.
         values: float32, packed, a row for each id.
     """
 
-    table: int
+    tables: tuple[int, ...]
+    counts: tuple[int, ...]
     ids: Payload
     values: Payload
