@@ -52,7 +52,7 @@ class RowIndex:
 
     def find(self, ids: Array) -> tuple[Array, int]:
         """Return the rows of ids, ``NOT_THERE`` for those without; and how many have none."""
-        rows, missing = find_rows([self], ids, np.array([0, ids.size]))
+        rows, missing = find_rows(addresses_of([self]), ids, np.array([0, ids.size]))
         return rows, int(missing[0])
 
     def insert(self, ids: Array, rows: Array, fresh: Array) -> int:
@@ -84,17 +84,21 @@ class RowIndex:
             self._masks[bucket] = places - 1
 
 
-def find_rows(indexes: Sequence[RowIndex], ids: Array, bounds: Array) -> tuple[Array, Array]:
+def addresses_of(indexes: Sequence[RowIndex]) -> Array:
+    """Return the addresses of the indexes of some tables, which never change, for ``find_rows``."""
+    return np.array([index.address for index in indexes], np.int64).T.copy()
+
+
+def find_rows(indexes: Array, ids: Array, bounds: Array) -> tuple[Array, Array]:
     """Return the rows of ids, ``NOT_THERE`` for those without; and how many each table lacks.
 
     Args:
-        indexes: of some tables.
+        indexes: the ``addresses_of`` the indexes of some tables.
         ids: int64, table by table.
         bounds: int64, where the ids of each table begin, and where the last ones end.
     """
-    rows, missing = np.empty(ids.size, np.int32), np.empty(len(indexes), np.int64)
-    addresses, masks = np.array([index.address for index in indexes], np.int64).T.copy()
-    index_kernel("find")(read_only(ids), bounds, addresses, masks, rows, missing)
+    rows, missing = np.empty(ids.size, np.int32), np.empty(indexes.shape[1], np.int64)
+    index_kernel("find")(read_only(ids), bounds, *indexes, rows, missing)
     return rows, missing
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from edl_master.core.parameters.arithmetic import Executor, read_only, run_all
 from edl_master.core.parameters.layout import Array
 from edl_master.core.parameters.payload import PayloadError
-from edl_master.core.parameters.tables.index import find_rows
+from edl_master.core.parameters.tables.index import addresses_of, find_rows
 from edl_master.core.parameters.tables.row_blocks import RowBlocks, row_kernel
 from edl_master.core.parameters.tables.table import Table
 
@@ -73,6 +73,7 @@ class JointTables:
 
     def __init__(self, tables: Sequence[Table]) -> None:
         self.all = tuple(tables)
+        self._indexes = addresses_of([table.index for table in tables])
         seeds, kinds, centers, spreads = zip(*(table.initial for table in tables), strict=True)
         self._initial = (
             np.array(seeds, np.uint64),
@@ -92,7 +93,7 @@ class JointTables:
             out: float32 of shape (ids, dim), written to.
             views: of each table, to read from; None: the rows as they are.
         """
-        rows, _ = find_rows([table.index for table in self.all], ids, bounds)
+        rows, _ = find_rows(self._indexes, ids, bounds)
         blocks = views if views is not None else [table.rows for table in self.all]
         row_kernel("read")(
             read_only(ids), bounds, rows, out, _addresses(blocks),
@@ -115,7 +116,7 @@ class JointTables:
             MemoryError: there is no room for more rows.
         """
         now = np.array([table.begin_update() for table in self.all], np.int64)
-        rows, missing = find_rows([table.index for table in self.all], ids, bounds)
+        rows, missing = find_rows(self._indexes, ids, bounds)
         for at in np.flatnonzero(missing).tolist():
             part = slice(bounds[at], bounds[at + 1])
             self.all[at].make_missing(ids[part], rows[part])
