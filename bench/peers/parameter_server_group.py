@@ -75,7 +75,9 @@ def main(servers: int, floats: int, dim: int, workers: int) -> None:
         stores = RemoteStores(group)
         plane = Coordinator(stores)
         model = JobModel(plane, stores, lambda *_: Async())
-        role, servicer = COORDINATOR, CoordinatorServicer(plane, reporter, metrics, "bench")
+        log = ServersServicer(group, "bench", _report_lost, _report_failed)
+        servicer = CoordinatorServicer(plane, reporter, metrics, "bench", log.follow)
+        role = COORDINATOR
     else:
         local = build_local(buffers, lambda *_: Async(), executor=threads)
         plane, model, transfer = local.coordinator, local.model, PayloadTransfer(buffers, metrics)
@@ -88,7 +90,6 @@ def main(servers: int, floats: int, dim: int, workers: int) -> None:
     listener = raw_calls.listen(role, servicer, "127.0.0.1", errors.translate)
     raw_calls.add_to_server(role, servicer, server, listener)
     if group is not None:
-        log = ServersServicer(group, "bench", _report_lost, _report_failed)
         servers_pb2_grpc.add_ServersServicer_to_server(log, server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()

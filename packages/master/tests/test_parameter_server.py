@@ -31,13 +31,17 @@ from edl_master.core.parameters.commands import (
 from edl_master.core.parameters.layout import Layout, Variable
 from edl_master.core.parameters.modes import Async
 from edl_master.core.parameters.table_spec import Distribution, Initial, TableSpec
+from edl_master.metrics.instruments import Metrics
 from edl_master.parameter_server.app import App
+from edl_master.parameters.coordinator import Coordinator
 from edl_master.server_group.group import ParameterServerGroup
+from edl_master.server_group.remote_stores import RemoteStores
+from edl_master.servicers.coordinator import CoordinatorServicer
 from edl_master.servicers.servers import ServersServicer
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.rpc_errors import ErrorInterceptor
-from edl_proto.transport import channels
-from edl_proto.transport.parameters import ShardStub
+from edl_proto.transport import channels, raw_calls
+from edl_proto.transport.parameters import COORDINATOR, ShardStub
 from edl_proto.v1 import job_pb2, parameters_pb2, servers_pb2, servers_pb2_grpc, task_pb2
 
 LONG_S = 200.0
@@ -75,7 +79,7 @@ class HardOfHearing(ServersServicer):
 
 
 class Master:
-    """A group of one server over gRPC, and its server in a thread."""
+    """A group of one server over gRPC, the command log too, and its server in a thread."""
 
     def __init__(self, place: Path, scratch: Path | None = None, restore_from: str = "") -> None:
         self.group = ParameterServerGroup(
@@ -89,6 +93,10 @@ class Master:
             options=channels.SERVER_OPTIONS,
         )
         servers_pb2_grpc.add_ServersServicer_to_server(self.servicer, self.grpc)
+        coordinator, follow = Coordinator(RemoteStores(self.group)), self.servicer.follow
+        no_reporter: Any = None
+        workers = CoordinatorServicer(coordinator, no_reporter, Metrics(), "inc", follow)
+        raw_calls.add_to_server(COORDINATOR, workers, self.grpc)
         port = self.grpc.add_insecure_port("127.0.0.1:0")
         self.grpc.start()
         self.ended: list[int] = []

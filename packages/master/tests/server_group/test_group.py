@@ -55,7 +55,7 @@ class Servers:
             for _ in range(SERVERS)
         ]
         self._left = [0] * SERVERS
-        self._entries: list[Iterator[servers_pb2.CommandEntry]] = [
+        self._entries: list[Iterator[bytes]] = [
             self.group.follow(n, f"server-{n}", lambda n=n: self._looks(n)) for n in range(SERVERS)
         ]
         self._seen = 0
@@ -74,8 +74,9 @@ class Servers:
 
     def _take(self, number: int) -> servers_pb2.CommandEntry:
         self._left[number] = 1
-        entry = next(self._entries[number], None)
-        assert entry is not None, "the log index counts a command that was not appended"
+        found = next(self._entries[number], None)
+        assert found is not None, "the log index counts a command that was not appended"
+        (entry,) = servers_pb2.CommandEntries.FromString(found).entries
         return entry
 
     def catch_up(self) -> None:
@@ -182,7 +183,7 @@ def test_there_is_one_of_each_server() -> None:
     assert list(entries) == []
     for number in (0, 2):
         with pytest.raises(EdlError) as refused:
-            next(group.follow(number, "there", lambda: True))
+            group.follow(number, "there", lambda: True)
         assert refused.value.code == ErrorCode.USAGE
     assert group.addresses() == {0: "here"}
 

@@ -63,12 +63,9 @@ class TestParameterServers(ParameterServerConformance):
         tasks: Any = task_pb2_grpc.TasksServicer()
         status: Any = job_pb2_grpc.JobServicer()
         reporter = PushReporter(no_job, metrics)
-        services = Services(
-            tasks,
-            status,
-            (COORDINATOR, CoordinatorServicer(coordinator, reporter, metrics, INCARNATION)),
-            ServersServicer(group, INCARNATION, lambda *_: None, failed.append),
-        )
+        servers = ServersServicer(group, INCARNATION, lambda *_: None, failed.append)
+        servicer = CoordinatorServicer(coordinator, reporter, metrics, INCARNATION, servers.follow)
+        services = Services(tasks, status, (COORDINATOR, servicer), servers)
         with ExitStack() as opened:
             server = Server(services, "127.0.0.1", 0, parameter_servers=2)
             opened.callback(server.close, 0.0)

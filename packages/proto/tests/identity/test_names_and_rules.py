@@ -94,6 +94,10 @@ def test_who_may_call_what() -> None:
                 expected = look
             case "ServerReflection":
                 expected = control
+            case "Coordinator" if name == "Follow":
+                expected = server
+            case "Coordinator" if name == "Open":
+                expected = {"worker-0", "worker-1", "server-0", "server-1"}
             case _:
                 expected = {"worker-0", "worker-1"} if name == "Open" else worker
         assert callers == expected, method

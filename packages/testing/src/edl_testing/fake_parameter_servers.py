@@ -179,6 +179,10 @@ class FakeCoordinator(FakeRole):
             log_index=self.log.index,
         ).SerializeToString()
 
+    def follow(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        yield from ()
+        raise EdlError(ErrorCode.USAGE, "the servers of this coordinator share its log")
+
     def commit(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
         header = pb.CommitRequest.FromString(next(frames))
         self._receive(header, call, frames)

@@ -363,22 +363,25 @@ class MasterServices:
             self._config.gpus,
         )
         servers = replicas = None
-        parameters = self._build_parameters() if self._trains else None
-        if self._trains and self._config.may_replicate:
-            replicas = ReplicasServicer(
-                self.controller, self.plane, self.metrics, self._incarnation
-            )
         if self.servers is not None:
             servers = ServersServicer(
                 self.servers.group, self._incarnation, self.servers.mark_lost, self.fail
             )
+        parameters = self._build_parameters(servers) if self._trains else None
+        if self._trains and self._config.may_replicate:
+            replicas = ReplicasServicer(
+                self.controller, self.plane, self.metrics, self._incarnation
+            )
         return Services(tasks, job, parameters, servers, replicas)
 
-    def _build_parameters(self) -> tuple[RawService, ParametersServicer | CoordinatorServicer]:
+    def _build_parameters(
+        self, servers: ServersServicer | None
+    ) -> tuple[RawService, ParametersServicer | CoordinatorServicer]:
         reporter = PushReporter(self.controller, self.metrics)
         if self._local is None:
+            assert servers is not None, "the values are somewhere"
             return COORDINATOR, CoordinatorServicer(
-                self.plane, reporter, self.metrics, self._incarnation
+                self.plane, reporter, self.metrics, self._incarnation, servers.follow
             )
         return PARAMETERS, ParametersServicer(
             self._local.plane,

@@ -44,6 +44,8 @@ from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
 from edl_proto.transport import channels
+from edl_proto.transport.direct_connection import FrameError
+from edl_proto.transport.parameters import CoordinatorStub
 from edl_proto.transport.row_placement import server_of
 from edl_proto.v1 import servers_pb2, servers_pb2_grpc
 from edl_runtime.monitoring import logs
@@ -97,10 +99,10 @@ class App:
         self._incarnation = incarnation
         self._job = ""
         self._over = threading.Event()
-        self._channel = channels.connect(
-            master, credentials.to(Role.MASTER) if credentials is not None else None
-        )
+        peer = credentials.to(Role.MASTER) if credentials is not None else None
+        self._channel = channels.connect(master, peer)
         self._master = servers_pb2_grpc.ServersStub(self._channel)
+        self._coordinator = CoordinatorStub(self._channel, master, peer)
         self._files: RemoteFiles | None = None
         if scratch is not None:
             self._files = RemoteFiles(self._master, server, incarnation, scratch)
@@ -125,9 +127,10 @@ class App:
         threading.Thread(target=kernel, args=("accumulate",), name="compile", daemon=True).start()
         threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True).start()
         try:
-            for entry in self._master.Follow(request, wait_for_ready=True):
+            grpc.channel_ready_future(self._channel).result()
+            for entry in self._coordinator.follow(request):
                 self._take(entry)
-        except grpc.RpcError as error:
+        except (grpc.RpcError, FrameError) as error:
             log.error("the stream of the command log ended: %s", error)
             return 1
         except Exception as error:

@@ -18,7 +18,7 @@ _POLL_S = 1.0
 
 
 class CommandLog:
-    """The entries of the log, in a queue for each server.
+    """The entries of the log, in a queue for each server, as bytes of ``CommandEntries``.
 
     Args:
         job: what the user submitted.
@@ -40,7 +40,7 @@ class CommandLog:
         self._incarnation = incarnation
         self._places = places
         self.restore_from = restore_from
-        self._queues: list[queue.SimpleQueue[servers_pb2.CommandEntry | None]] = [
+        self._queues: list[queue.SimpleQueue[bytes | None]] = [
             queue.SimpleQueue() for _ in range(count)
         ]
         self._index = 0
@@ -84,18 +84,16 @@ class CommandLog:
         self._labels += 1
         return f"{self._incarnation}-{self._labels:08d}"
 
-    def entries(
-        self, server: int, is_wanted: Callable[[], bool]
-    ) -> Iterator[servers_pb2.CommandEntry]:
+    def entries(self, server: int, is_wanted: Callable[[], bool]) -> Iterator[bytes]:
         """Yield all entries for one server, as they come; it ends with the log or the call."""
         while is_wanted():
             try:
-                entry = self._queues[server].get(timeout=_POLL_S)
+                entries = self._queues[server].get(timeout=_POLL_S)
             except queue.Empty:
                 continue
-            if entry is None:
+            if entries is None:
                 return
-            yield entry
+            yield entries
 
     def close(self) -> None:
         """End the log."""
@@ -103,5 +101,6 @@ class CommandLog:
             each.put(None)
 
     def _put(self, entry: servers_pb2.CommandEntry) -> None:
+        entries = servers_pb2.CommandEntries(entries=[entry]).SerializeToString()
         for each in self._queues:
-            each.put(entry)
+            each.put(entries)

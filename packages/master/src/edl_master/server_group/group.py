@@ -13,7 +13,7 @@ from pathlib import Path
 from edl_master.core.parameters.statistics import ServerStatistics, TableStatistics
 from edl_master.server_group.command_log import CommandLog
 from edl_proto.errors import EdlError, ErrorCode
-from edl_proto.v1 import job_pb2, servers_pb2
+from edl_proto.v1 import job_pb2
 
 
 class ParameterServerGroup:
@@ -52,10 +52,8 @@ class ParameterServerGroup:
 
     # --- for servers -----------------------------------------------------------------------
 
-    def follow(
-        self, server: int, address: str, is_wanted: Callable[[], bool]
-    ) -> Iterator[servers_pb2.CommandEntry]:
-        """Yield all entries of the log for one server, as they come.
+    def follow(self, server: int, address: str, is_wanted: Callable[[], bool]) -> Iterator[bytes]:
+        """Connect a server; yield all entries of the log for it, as they come.
 
         Raises:
             EdlError: USAGE; there is no such server, or it is connected already.
@@ -71,7 +69,7 @@ class ParameterServerGroup:
             self._addresses[server] = address
             self._called_at[server] = time.monotonic()
             self._changed.notify_all()
-        yield from self.log.entries(server, is_wanted)
+        return self.log.entries(server, is_wanted)
 
     def record_heartbeat(self, server: int, statistics: ServerStatistics | None = None) -> None:
         """Record a call of a server, perhaps with its statistics."""

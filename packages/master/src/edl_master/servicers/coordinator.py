@@ -22,18 +22,19 @@ from edl_master.servicers.checks import (
 from edl_master.servicers.payloads import header_of
 from edl_master.servicers.push_report import PushReporter
 from edl_proto.transport.frames import Frames, Pieces
-from edl_proto.transport.listener import Call
+from edl_proto.transport.listener import Call, Method
 from edl_proto.v1 import parameters_pb2
 
 
 class CoordinatorServicer:
-    """Serves ``COORDINATOR``, without any payloads.
+    """Serves ``COORDINATOR``; calls of workers have no payloads.
 
     Args:
         coordinator: decides.
         reporter: receives the outcomes of pushes.
         metrics: durations.
         incarnation: of this master.
+        follow: answers parameter servers, which receive the command log.
     """
 
     def __init__(
@@ -42,11 +43,13 @@ class CoordinatorServicer:
         reporter: PushReporter,
         metrics: Metrics,
         incarnation: str,
+        follow: Method,
     ) -> None:
         self._coordinator = coordinator
         self._reporter = reporter
         self._durations = metrics.parameter_request_duration
         self._incarnation = incarnation
+        self.follow = follow
 
     def commit_initial_values(self, frames: Frames, call: Call) -> Pieces:
         request = header_of(parameters_pb2.CommitInitialValuesRequest(), frames)

@@ -16,14 +16,17 @@ from edl_master.core.parameters.statistics import TableStatistics
 from edl_master.server_group import report_codec
 from edl_master.server_group.group import ParameterServerGroup
 from edl_master.servicers.checks import check_incarnation
+from edl_master.servicers.payloads import header_of
 from edl_proto.errors import EdlError
+from edl_proto.transport.frames import Frames, Pieces, delimit
+from edl_proto.transport.listener import Call
 from edl_proto.v1 import servers_pb2, servers_pb2_grpc
 
 _LABEL = re.compile(r"\w[\w-]*")
 
 
 class ServersServicer(servers_pb2_grpc.ServersServicer):
-    """Serves ``Servers``.
+    """Serves ``Servers``, and ``Follow`` of ``COORDINATOR``.
 
     Args:
         group: the parameter servers.
@@ -44,13 +47,19 @@ class ServersServicer(servers_pb2_grpc.ServersServicer):
         self._on_lost = on_lost
         self._on_failed = on_failed
 
-    def Follow(
-        self, request: servers_pb2.FollowRequest, context: grpc.ServicerContext
-    ) -> Iterator[servers_pb2.CommandEntry]:
+    def follow(self, frames: Frames, call: Call) -> Pieces:
+        """Answer the raw call by which a server receives the command log."""
+        request = header_of(servers_pb2.FollowRequest(), frames)
         check_incarnation(self._incarnation, request.incarnation)
-        yield from self._group.follow(request.server, request.address, context.is_active)
-        if not self._group.over:
-            self._on_lost(request.server, "has disconnected")
+        entries = self._group.follow(request.server, request.address, call.is_active)
+        try:
+            yield servers_pb2.FollowReply().SerializeToString()
+            yield from map(delimit, entries)
+            if self._group.over:
+                yield delimit(b"")
+        finally:
+            if not self._group.over:
+                self._on_lost(request.server, "has disconnected")
 
     def Report(
         self, request: servers_pb2.ServerReport, context: grpc.ServicerContext

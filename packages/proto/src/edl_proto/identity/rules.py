@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.identity.names import Identity, Role
-from edl_proto.v1 import parameters_pb2
+from edl_proto.v1 import parameters_pb2, servers_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,17 @@ def _only(*roles: Role, own: str = "") -> AccessRule:
     return AccessRule(frozenset(roles), own)
 
 
-def _raw(service: str, headers: Mapping[str, type[Message]]) -> dict[str, AccessRule]:
-    """The rules of a service of raw methods; each header has ``worker_id``."""
+def _raw(
+    service: str, headers: Mapping[str, type[Message]], *others: Role
+) -> dict[str, AccessRule]:
+    """The rules of a service of raw methods; each header has ``worker_id``.
+
+    Workers make these calls; others may connect too, for methods that have rules of their own.
+    """
     workers = frozenset((Role.WORKER,))
     rules = {name: AccessRule(workers, "worker_id", header) for name, header in headers.items()}
     return {f"/edl.v1.{service}/{name}": rule for name, rule in rules.items()} | {
-        f"/edl.v1.{service}/Open": AccessRule(workers)
+        f"/edl.v1.{service}/Open": _only(Role.WORKER, *others)
     }
 
 
@@ -67,7 +72,6 @@ RULES: Mapping[str, AccessRule] = {
     "/edl.v1.Tasks/WriteProfile": _WORKER,
     "/edl.v1.Replicas/Join": _WORKER,
     "/edl.v1.Replicas/Report": _WORKER,
-    "/edl.v1.Servers/Follow": _SERVER,
     "/edl.v1.Servers/Report": _SERVER,
     "/edl.v1.Servers/WritePart": _SERVER,
     "/edl.v1.Servers/ReadCheckpoint": _SERVER,
@@ -99,6 +103,10 @@ RULES: Mapping[str, AccessRule] = {
             "Commit": parameters_pb2.CommitRequest,
             "Permit": parameters_pb2.PermitRequest,
         },
+        Role.SERVER,
+    ),
+    "/edl.v1.Coordinator/Follow": AccessRule(
+        frozenset((Role.SERVER,)), "server", servers_pb2.FollowRequest
     ),
     "/grpc.health.v1.Health/Check": _READERS,
     "/grpc.health.v1.Health/List": _READERS,

@@ -143,16 +143,20 @@ class Connection:
         shut_down(self._socket)
 
     def call(
-        self, number: int, header: bytes, payloads: Sequence[memoryview], timeout_s: float
+        self, number: int, header: bytes, payloads: Sequence[memoryview], timeout_s: float | None
     ) -> IncomingMessage:
         """Call a method by its number; the payload of the answer is not read yet.
+
+        Without a time limit the call ends with the connection.
 
         Raises:
             CallError: the server answered with an error; the connection may be used again.
             FrameError: the peer sent no valid answer.
             OSError: the connection has ended, or there was no answer in time.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        if deadline is None:
+            self._socket.settimeout(None)
         pieces = [part.cast("B") for part in payloads if part.nbytes]
         nbytes = sum(len(piece) for piece in pieces)
         prefix = REQUEST.pack(MAGIC, number, len(header), nbytes) + header

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 
 from edl_proto.transport.direct_connection import FrameError, IncomingMessage
 
 FRAME_BYTES = 1 << 20
+_LENGTH = struct.Struct("<I")
 
 Frames = Iterator[bytes]
 """A header, then pieces of a payload."""
@@ -20,6 +22,35 @@ def split(payload: memoryview, frame_bytes: int = FRAME_BYTES) -> Iterator[bytes
     payload = payload.cast("B")
     for start in range(0, len(payload), frame_bytes):
         yield bytes(payload[start : start + frame_bytes])
+
+
+def delimit(message: bytes) -> bytes:
+    """Return a message after its length, as ``messages`` reads it; an empty one is the last."""
+    return _LENGTH.pack(len(message)) + message
+
+
+def messages(frames: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield delimited messages, as they come, until the last one.
+
+    Raises:
+        FrameError: the frames end before.
+    """
+    rest = b""
+
+    def read(nbytes: int) -> bytes:
+        nonlocal rest
+        if isinstance(frames, IncomingMessage):
+            frames.fill(memoryview(piece := bytearray(nbytes)))
+            return bytes(piece)
+        while len(rest) < nbytes:
+            if (frame := next(frames, None)) is None:
+                raise FrameError(f"the stream ended after {len(rest)} of {nbytes} bytes")
+            rest += frame
+        found, rest = rest[:nbytes], rest[nbytes:]
+        return found
+
+    while (nbytes := _LENGTH.unpack(read(_LENGTH.size))[0]) > 0:
+        yield read(nbytes)
 
 
 def fill(frames: Iterator[bytes], target: memoryview) -> None:

@@ -12,15 +12,18 @@ import grpc
 
 from edl_proto.identity.credentials import Peer
 from edl_proto.transport.direct_connection import FrameError
-from edl_proto.transport.frames import fill
+from edl_proto.transport.frames import fill, messages
 from edl_proto.transport.raw_calls import RawService, RawStub, first_frame
 from edl_proto.v1 import parameters_pb2 as pb
+from edl_proto.v1 import servers_pb2
 
 PARAMETERS = RawService(
     "edl.v1.Parameters", ("Initialize", "PutValues", "Pull", "Push", "PutRows", "ScanRows")
 )
 SHARD = RawService("edl.v1.Shard", ("Propose", "Prepare", "Read", "PutRows", "ScanRows"))
-COORDINATOR = RawService("edl.v1.Coordinator", ("CommitInitialValues", "Commit", "Permit"))
+COORDINATOR = RawService(
+    "edl.v1.Coordinator", ("CommitInitialValues", "Commit", "Permit", "Follow")
+)
 
 MAX_ROW_BYTES = 256 << 20
 """Limit on the bytes of rows and their ids in one message; more take several requests."""
@@ -161,6 +164,17 @@ class CoordinatorStub(RawStub):
     def permit(self, request: pb.PermitRequest, timeout_s: float) -> pb.PermitReply:
         with self.call("Permit", request, (), timeout_s) as frames:
             return pb.PermitReply.FromString(first_frame(frames))
+
+    def follow(self, request: servers_pb2.FollowRequest) -> Iterator[servers_pb2.CommandEntry]:
+        """Yield the entries of the command log, as they come, to its end.
+
+        Raises:
+            grpc.RpcError, FrameError: the connection has ended before.
+        """
+        with self.call("Follow", request, (), None) as frames:
+            first_frame(frames)
+            for message in messages(frames):
+                yield from servers_pb2.CommandEntries.FromString(message).entries
 
 
 def _receive(

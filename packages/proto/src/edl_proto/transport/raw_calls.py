@@ -164,9 +164,9 @@ class RawStub:
 
     @contextmanager
     def call(
-        self, name: str, header: Any, payloads: Sequence[memoryview], timeout_s: float
+        self, name: str, header: Any, payloads: Sequence[memoryview], timeout_s: float | None
     ) -> Iterator[Frames]:
-        """Make a call, and give the frames of its answer."""
+        """Make a call, and give the frames of its answer; None: it may last for ever."""
         number = self._service.methods.index(name)
         connection = self._connection(timeout_s)
         if connection is None:
@@ -199,7 +199,7 @@ class RawStub:
             self._used.discard(connection)
             connection.close()
 
-    def _connection(self, timeout_s: float) -> Connection | None:
+    def _connection(self, timeout_s: float | None) -> Connection | None:
         """Return a direct connection, or None where calls have to go over gRPC."""
         with self._lock:
             if self._free:
@@ -207,7 +207,7 @@ class RawStub:
                 return connection
         if self._closed or time.monotonic() < self._streams_until:
             return None
-        within_s = min(timeout_s, _CONNECT_S)
+        within_s = _CONNECT_S if timeout_s is None else min(timeout_s, _CONNECT_S)
         offered = pb.OpenReply.FromString(self._open(b"", timeout=within_s))
         for connect in self._connectors(offered, within_s):
             try:

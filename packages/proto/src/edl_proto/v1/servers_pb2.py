@@ -27,7 +27,7 @@ from edl_proto.v1 import job_pb2 as edl__proto_dot_v1_dot_job__pb2
 from edl_proto.v1 import task_pb2 as edl__proto_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x65\x64l_proto/v1/servers.proto\x12\x06\x65\x64l.v1\x1a\x18\x65\x64l_proto/v1/error.proto\x1a\x16\x65\x64l_proto/v1/job.proto\x1a\x17\x65\x64l_proto/v1/task.proto\"E\n\rFollowRequest\x12\x0e\n\x06server\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"\xde\x01\n\x05\x42\x65gin\x12\x1c\n\x03job\x18\x01 \x01(\x0b\x32\x0f.edl.v1.JobSpec\x12\'\n\x05model\x18\x02 \x01(\x0b\x32\x18.edl.v1.ModelDescription\x12\x0f\n\x07servers\x18\x03 \x01(\r\x12\x14\n\x0crestore_from\x18\x04 \x01(\t\x12 \n\x04sync\x18\x05 \x01(\x0b\x32\x10.edl.v1.SyncModeH\x00\x12&\n\x07\x62ounded\x18\x06 \x01(\x0b\x32\x13.edl.v1.BoundedModeH\x00\x12\x15\n\x0blocal_steps\x18\x07 \x01(\rH\x00\x42\x06\n\x04mode\"4\n\x08SyncMode\x12\x15\n\rgrads_to_wait\x18\x01 \x01(\r\x12\x11\n\treduction\x18\x02 \x01(\t\"$\n\x0b\x42oundedMode\x12\x15\n\rmax_staleness\x18\x01 \x01(\r\"\xa8\x01\n\nCommitPush\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x11\n\tminibatch\x18\x02 \x01(\x04\x12\x0f\n\x07records\x18\x03 \x01(\r\x12\x0f\n\x07version\x18\x04 \x01(\x04\x12\x13\n\x0bminibatches\x18\x05 \x01(\r\x12\x0f\n\x07squares\x18\x06 \x03(\x01\x12\x13\n\x06worker\x18\x07 \x01(\rH\x00\x88\x01\x01\x42\t\n\x07_worker\",\n\x0cTakeSnapshot\x12\r\n\x05label\x18\x01 \x01(\t\x12\r\n\x05place\x18\x02 \x01(\t\"\t\n\x07Nothing\"\x8b\x03\n\x0c\x43ommandEntry\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x1e\n\x05\x62\x65gin\x18\x02 \x01(\x0b\x32\r.edl.v1.BeginH\x00\x12\x1f\n\x15\x63ommit_initial_values\x18\x03 \x01(\rH\x00\x12)\n\x0b\x63ommit_push\x18\x04 \x01(\x0b\x32\x12.edl.v1.CommitPushH\x00\x12\x1b\n\x11\x66lush_accumulated\x18\x05 \x01(\x04H\x00\x12\x19\n\x0f\x66inish_training\x18\x06 \x01(\x04H\x00\x12\x18\n\x0e\x66reeze_version\x18\x07 \x01(\tH\x00\x12\x19\n\x0frelease_version\x18\x08 \x01(\tH\x00\x12-\n\rtake_snapshot\x18\t \x01(\x0b\x32\x14.edl.v1.TakeSnapshotH\x00\x12\x1b\n\x11set_learning_rate\x18\n \x01(\x01H\x00\x12$\n\tkeep_best\x18\x0b \x01(\x0b\x32\x0f.edl.v1.NothingH\x00\x12\x16\n\x0crestore_best\x18\x0c \x01(\x04H\x00\x42\t\n\x07\x63ommand\"\xe2\x01\n\x0cServerReport\x12\x0e\n\x06server\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x10snapshot_written\x18\x03 \x01(\tH\x00\x12\x1f\n\x06\x66\x61iled\x18\x04 \x01(\x0b\x32\r.edl.v1.ErrorH\x00\x12)\n\x06tables\x18\x06 \x01(\x0b\x32\x17.edl.v1.TableStatisticsH\x00\x12\x0f\n\x07seconds\x18\x05 \x01(\x01\x12,\n\nstatistics\x18\x07 \x01(\x0b\x32\x18.edl.v1.ServerStatisticsB\x06\n\x04what\"\x7f\n\x0fTableStatistics\x12/\n\x04rows\x18\x01 \x03(\x0b\x32!.edl.v1.TableStatistics.RowsEntry\x12\x0e\n\x06nbytes\x18\x02 \x01(\x04\x1a+\n\tRowsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\x8e\x01\n\x10ServerStatistics\x12\x17\n\x0freceived_nbytes\x18\x01 \x01(\x04\x12\x13\n\x0bsent_nbytes\x18\x02 \x01(\x04\x12\x10\n\x08requests\x18\x03 \x01(\x04\x12\x12\n\nrequests_s\x18\x04 \x01(\x01\x12\r\n\x05\x63pu_s\x18\x05 \x01(\x01\x12\x17\n\x0fresident_nbytes\x18\x06 \x01(\x04\"\x13\n\x11ServerReportReply\"m\n\tFilePiece\x12\x0e\n\x06server\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\r\n\x05label\x18\x03 \x01(\t\x12\r\n\x05place\x18\x04 \x01(\t\x12\x0c\n\x04\x66ile\x18\x05 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x06 \x01(\x0c\"\x10\n\x0eWritePartReply\"<\n\x15ReadCheckpointRequest\x12\x0e\n\x06server\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t2\xfd\x01\n\x07Servers\x12\x37\n\x06\x46ollow\x12\x15.edl.v1.FollowRequest\x1a\x14.edl.v1.CommandEntry0\x01\x12\x39\n\x06Report\x12\x14.edl.v1.ServerReport\x1a\x19.edl.v1.ServerReportReply\x12\x38\n\tWritePart\x12\x11.edl.v1.FilePiece\x1a\x16.edl.v1.WritePartReply(\x01\x12\x44\n\x0eReadCheckpoint\x12\x1d.edl.v1.ReadCheckpointRequest\x1a\x11.edl.v1.FilePiece0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x65\x64l_proto/v1/servers.proto\x12\x06\x65\x64l.v1\x1a\x18\x65\x64l_proto/v1/error.proto\x1a\x16\x65\x64l_proto/v1/job.proto\x1a\x17\x65\x64l_proto/v1/task.proto\"E\n\rFollowRequest\x12\x0e\n\x06server\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"\r\n\x0b\x46ollowReply\"\xde\x01\n\x05\x42\x65gin\x12\x1c\n\x03job\x18\x01 \x01(\x0b\x32\x0f.edl.v1.JobSpec\x12\'\n\x05model\x18\x02 \x01(\x0b\x32\x18.edl.v1.ModelDescription\x12\x0f\n\x07servers\x18\x03 \x01(\r\x12\x14\n\x0crestore_from\x18\x04 \x01(\t\x12 \n\x04sync\x18\x05 \x01(\x0b\x32\x10.edl.v1.SyncModeH\x00\x12&\n\x07\x62ounded\x18\x06 \x01(\x0b\x32\x13.edl.v1.BoundedModeH\x00\x12\x15\n\x0blocal_steps\x18\x07 \x01(\rH\x00\x42\x06\n\x04mode\"4\n\x08SyncMode\x12\x15\n\rgrads_to_wait\x18\x01 \x01(\r\x12\x11\n\treduction\x18\x02 \x01(\t\"$\n\x0b\x42oundedMode\x12\x15\n\rmax_staleness\x18\x01 \x01(\r\"\xa8\x01\n\nCommitPush\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.edl.v1.LeaseRef\x12\x11\n\tminibatch\x18\x02 \x01(\x04\x12\x0f\n\x07records\x18\x03 \x01(\r\x12\x0f\n\x07version\x18\x04 \x01(\x04\x12\x13\n\x0bminibatches\x18\x05 \x01(\r\x12\x0f\n\x07squares\x18\x06 \x03(\x01\x12\x13\n\x06worker\x18\x07 \x01(\rH\x00\x88\x01\x01\x42\t\n\x07_worker\",\n\x0cTakeSnapshot\x12\r\n\x05label\x18\x01 \x01(\t\x12\r\n\x05place\x18\x02 \x01(\t\"\t\n\x07Nothing\"\x8b\x03\n\x0c\x43ommandEntry\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x1e\n\x05\x62\x65gin\x18\x02 \x01(\x0b\x32\r.edl.v1.BeginH\x00\x12\x1f\n\x15\x63ommit_initial_values\x18\x03 \x01(\rH\x00\x12)\n\x0b\x63ommit_push\x18\x04 \x01(\x0b\x32\x12.edl.v1.CommitPushH\x00\x12\x1b\n\x11\x66lush_accumulated\x18\x05 \x01(\x04H\x00\x12\x19\n\x0f\x66inish_training\x18\x06 \x01(\x04H\x00\x12\x18\n\x0e\x66reeze_version\x18\x07 \x01(\tH\x00\x12\x19\n\x0frelease_version\x18\x08 \x01(\tH\x00\x12-\n\rtake_snapshot\x18\t \x01(\x0b\x32\x14.edl.v1.TakeSnapshotH\x00\x12\x1b\n\x11set_learning_rate\x18\n \x01(\x01H\x00\x12$\n\tkeep_best\x18\x0b \x01(\x0b\x32\x0f.edl.v1.NothingH\x00\x12\x16\n\x0crestore_best\x18\x0c \x01(\x04H\x00\x42\t\n\x07\x63ommand\"7\n\x0e\x43ommandEntries\x12%\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x14.edl.v1.CommandEntry\"\xe2\x01\n\x0cServerReport\x12\x0e\n\x06server\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x1a\n\x10snapshot_written\x18\x03 \x01(\tH\x00\x12\x1f\n\x06\x66\x61iled\x18\x04 \x01(\x0b\x32\r.edl.v1.ErrorH\x00\x12)\n\x06tables\x18\x06 \x01(\x0b\x32\x17.edl.v1.TableStatisticsH\x00\x12\x0f\n\x07seconds\x18\x05 \x01(\x01\x12,\n\nstatistics\x18\x07 \x01(\x0b\x32\x18.edl.v1.ServerStatisticsB\x06\n\x04what\"\x7f\n\x0fTableStatistics\x12/\n\x04rows\x18\x01 \x03(\x0b\x32!.edl.v1.TableStatistics.RowsEntry\x12\x0e\n\x06nbytes\x18\x02 \x01(\x04\x1a+\n\tRowsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\x8e\x01\n\x10ServerStatistics\x12\x17\n\x0freceived_nbytes\x18\x01 \x01(\x04\x12\x13\n\x0bsent_nbytes\x18\x02 \x01(\x04\x12\x10\n\x08requests\x18\x03 \x01(\x04\x12\x12\n\nrequests_s\x18\x04 \x01(\x01\x12\r\n\x05\x63pu_s\x18\x05 \x01(\x01\x12\x17\n\x0fresident_nbytes\x18\x06 \x01(\x04\"\x13\n\x11ServerReportReply\"m\n\tFilePiece\x12\x0e\n\x06server\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\r\n\x05label\x18\x03 \x01(\t\x12\r\n\x05place\x18\x04 \x01(\t\x12\x0c\n\x04\x66ile\x18\x05 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x06 \x01(\x0c\"\x10\n\x0eWritePartReply\"<\n\x15ReadCheckpointRequest\x12\x0e\n\x06server\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\t2\xc4\x01\n\x07Servers\x12\x39\n\x06Report\x12\x14.edl.v1.ServerReport\x1a\x19.edl.v1.ServerReportReply\x12\x38\n\tWritePart\x12\x11.edl.v1.FilePiece\x1a\x16.edl.v1.WritePartReply(\x01\x12\x44\n\x0eReadCheckpoint\x12\x1d.edl.v1.ReadCheckpointRequest\x1a\x11.edl.v1.FilePiece0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,36 +38,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TABLESTATISTICS_ROWSENTRY']._serialized_options = b'8\001'
   _globals['_FOLLOWREQUEST']._serialized_start=113
   _globals['_FOLLOWREQUEST']._serialized_end=182
-  _globals['_BEGIN']._serialized_start=185
-  _globals['_BEGIN']._serialized_end=407
-  _globals['_SYNCMODE']._serialized_start=409
-  _globals['_SYNCMODE']._serialized_end=461
-  _globals['_BOUNDEDMODE']._serialized_start=463
-  _globals['_BOUNDEDMODE']._serialized_end=499
-  _globals['_COMMITPUSH']._serialized_start=502
-  _globals['_COMMITPUSH']._serialized_end=670
-  _globals['_TAKESNAPSHOT']._serialized_start=672
-  _globals['_TAKESNAPSHOT']._serialized_end=716
-  _globals['_NOTHING']._serialized_start=718
-  _globals['_NOTHING']._serialized_end=727
-  _globals['_COMMANDENTRY']._serialized_start=730
-  _globals['_COMMANDENTRY']._serialized_end=1125
-  _globals['_SERVERREPORT']._serialized_start=1128
-  _globals['_SERVERREPORT']._serialized_end=1354
-  _globals['_TABLESTATISTICS']._serialized_start=1356
-  _globals['_TABLESTATISTICS']._serialized_end=1483
-  _globals['_TABLESTATISTICS_ROWSENTRY']._serialized_start=1440
-  _globals['_TABLESTATISTICS_ROWSENTRY']._serialized_end=1483
-  _globals['_SERVERSTATISTICS']._serialized_start=1486
-  _globals['_SERVERSTATISTICS']._serialized_end=1628
-  _globals['_SERVERREPORTREPLY']._serialized_start=1630
-  _globals['_SERVERREPORTREPLY']._serialized_end=1649
-  _globals['_FILEPIECE']._serialized_start=1651
-  _globals['_FILEPIECE']._serialized_end=1760
-  _globals['_WRITEPARTREPLY']._serialized_start=1762
-  _globals['_WRITEPARTREPLY']._serialized_end=1778
-  _globals['_READCHECKPOINTREQUEST']._serialized_start=1780
-  _globals['_READCHECKPOINTREQUEST']._serialized_end=1840
-  _globals['_SERVERS']._serialized_start=1843
-  _globals['_SERVERS']._serialized_end=2096
+  _globals['_FOLLOWREPLY']._serialized_start=184
+  _globals['_FOLLOWREPLY']._serialized_end=197
+  _globals['_BEGIN']._serialized_start=200
+  _globals['_BEGIN']._serialized_end=422
+  _globals['_SYNCMODE']._serialized_start=424
+  _globals['_SYNCMODE']._serialized_end=476
+  _globals['_BOUNDEDMODE']._serialized_start=478
+  _globals['_BOUNDEDMODE']._serialized_end=514
+  _globals['_COMMITPUSH']._serialized_start=517
+  _globals['_COMMITPUSH']._serialized_end=685
+  _globals['_TAKESNAPSHOT']._serialized_start=687
+  _globals['_TAKESNAPSHOT']._serialized_end=731
+  _globals['_NOTHING']._serialized_start=733
+  _globals['_NOTHING']._serialized_end=742
+  _globals['_COMMANDENTRY']._serialized_start=745
+  _globals['_COMMANDENTRY']._serialized_end=1140
+  _globals['_COMMANDENTRIES']._serialized_start=1142
+  _globals['_COMMANDENTRIES']._serialized_end=1197
+  _globals['_SERVERREPORT']._serialized_start=1200
+  _globals['_SERVERREPORT']._serialized_end=1426
+  _globals['_TABLESTATISTICS']._serialized_start=1428
+  _globals['_TABLESTATISTICS']._serialized_end=1555
+  _globals['_TABLESTATISTICS_ROWSENTRY']._serialized_start=1512
+  _globals['_TABLESTATISTICS_ROWSENTRY']._serialized_end=1555
+  _globals['_SERVERSTATISTICS']._serialized_start=1558
+  _globals['_SERVERSTATISTICS']._serialized_end=1700
+  _globals['_SERVERREPORTREPLY']._serialized_start=1702
+  _globals['_SERVERREPORTREPLY']._serialized_end=1721
+  _globals['_FILEPIECE']._serialized_start=1723
+  _globals['_FILEPIECE']._serialized_end=1832
+  _globals['_WRITEPARTREPLY']._serialized_start=1834
+  _globals['_WRITEPARTREPLY']._serialized_end=1850
+  _globals['_READCHECKPOINTREQUEST']._serialized_start=1852
+  _globals['_READCHECKPOINTREQUEST']._serialized_end=1912
+  _globals['_SERVERS']._serialized_start=1915
+  _globals['_SERVERS']._serialized_end=2111
 # @@protoc_insertion_point(module_scope)

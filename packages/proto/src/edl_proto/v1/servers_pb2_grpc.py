@@ -35,11 +35,6 @@ class ServersStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.Follow = channel.unary_stream(
-                '/edl.v1.Servers/Follow',
-                request_serializer=edl__proto_dot_v1_dot_servers__pb2.FollowRequest.SerializeToString,
-                response_deserializer=edl__proto_dot_v1_dot_servers__pb2.CommandEntry.FromString,
-                _registered_method=True)
         self.Report = channel.unary_unary(
                 '/edl.v1.Servers/Report',
                 request_serializer=edl__proto_dot_v1_dot_servers__pb2.ServerReport.SerializeToString,
@@ -60,12 +55,6 @@ class ServersStub:
 class ServersServicer:
     """Called by parameter servers, served by the master.
     """
-
-    def Follow(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
 
     def Report(self, request, context):
         """Missing associated documentation comment in .proto file."""
@@ -90,11 +79,6 @@ class ServersServicer:
 
 def add_ServersServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'Follow': grpc.unary_stream_rpc_method_handler(
-                    servicer.Follow,
-                    request_deserializer=edl__proto_dot_v1_dot_servers__pb2.FollowRequest.FromString,
-                    response_serializer=edl__proto_dot_v1_dot_servers__pb2.CommandEntry.SerializeToString,
-            ),
             'Report': grpc.unary_unary_rpc_method_handler(
                     servicer.Report,
                     request_deserializer=edl__proto_dot_v1_dot_servers__pb2.ServerReport.FromString,
@@ -121,33 +105,6 @@ def add_ServersServicer_to_server(servicer, server):
 class Servers:
     """Called by parameter servers, served by the master.
     """
-
-    @staticmethod
-    def Follow(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/edl.v1.Servers/Follow',
-            edl__proto_dot_v1_dot_servers__pb2.FollowRequest.SerializeToString,
-            edl__proto_dot_v1_dot_servers__pb2.CommandEntry.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
 
     @staticmethod
     def Report(request,

@@ -33,7 +33,6 @@ class ServersStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ServersAsyncStub: ...
-    Follow: _grpc.UnaryStreamMultiCallable[_servers_pb2.FollowRequest, _servers_pb2.CommandEntry]
     Report: _grpc.UnaryUnaryMultiCallable[_servers_pb2.ServerReport, _servers_pb2.ServerReportReply]
     WritePart: _grpc.StreamUnaryMultiCallable[_servers_pb2.FilePiece, _servers_pb2.WritePartReply]
     """For servers that do not see the master's files: the part of a snapshot, and the checkpoint that
@@ -46,7 +45,6 @@ class ServersAsyncStub(ServersStub):
     """Called by parameter servers, served by the master."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    Follow: _aio.UnaryStreamMultiCallable[_servers_pb2.FollowRequest, _servers_pb2.CommandEntry]  # type: ignore[assignment]
     Report: _aio.UnaryUnaryMultiCallable[_servers_pb2.ServerReport, _servers_pb2.ServerReportReply]  # type: ignore[assignment]
     WritePart: _aio.StreamUnaryMultiCallable[_servers_pb2.FilePiece, _servers_pb2.WritePartReply]  # type: ignore[assignment]
     """For servers that do not see the master's files: the part of a snapshot, and the checkpoint that
@@ -56,13 +54,6 @@ class ServersAsyncStub(ServersStub):
 
 class ServersServicer(metaclass=_abc_1.ABCMeta):
     """Called by parameter servers, served by the master."""
-
-    @_abc_1.abstractmethod
-    def Follow(
-        self,
-        request: _servers_pb2.FollowRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_servers_pb2.CommandEntry], _abc.AsyncIterator[_servers_pb2.CommandEntry]]: ...
 
     @_abc_1.abstractmethod
     def Report(
