@@ -81,6 +81,8 @@ def test_who_may_call_what() -> None:
     allowed: dict[str, set[str]] = {}
     for method, request in methods().items():
         allowed[method] = {c.name for c in CALLERS if may(method, c, request)}
+    workers = {"worker-0", "worker-1"}
+    log = {"Open": workers | {"server-0", "server-1"}, "Follow": {"server-1"}}
     worker, server, look, control = {"worker-1"}, {"server-1"}, {"client", "viewer"}, {"client"}
     for method, callers in allowed.items():
         service, name = method.split("/")[1:]
@@ -94,12 +96,10 @@ def test_who_may_call_what() -> None:
                 expected = look
             case "ServerReflection":
                 expected = control
-            case "Coordinator" if name == "Follow":
-                expected = server
-            case "Coordinator" if name == "Open":
-                expected = {"worker-0", "worker-1", "server-0", "server-1"}
+            case "Coordinator" if name in log:
+                expected = log[name]
             case _:
-                expected = {"worker-0", "worker-1"} if name == "Open" else worker
+                expected = workers if name == "Open" else worker
         assert callers == expected, method
 
 
