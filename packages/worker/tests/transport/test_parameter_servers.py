@@ -40,8 +40,8 @@ from edl_worker.core.exchange import (
 from edl_worker.core.job import WirePrecision
 from edl_worker.core.push_pipeline import PushOutcome
 from edl_worker.transport.log_index import LogIndex
-from edl_worker.transport.parameter_servers import ParameterServerLostError
 from edl_worker.transport.partitions import BufferChain, PartitionedIds
+from edl_worker.transport.server_calls import ParameterServerLostError
 
 IDS = ids_of(0), ids_of(1)
 AFTER = [-20, -21, -22, -23, 24, 26]

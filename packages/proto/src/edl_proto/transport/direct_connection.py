@@ -20,7 +20,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
@@ -147,12 +147,26 @@ class Connection:
     ) -> IncomingMessage:
         """Call a method by its number; the payload of the answer is not read yet.
 
-        Without a time limit the call ends with the connection.
-
         Raises:
             CallError: the server answered with an error; the connection may be used again.
             FrameError: the peer sent no valid answer.
             OSError: the connection has ended, or there was no answer in time.
+        """
+        return self.begin(number, header, payloads, timeout_s)()
+
+    def begin(
+        self,
+        number: int,
+        header: bytes,
+        payloads: Sequence[memoryview],
+        timeout_s: float | None,
+    ) -> Callable[[], IncomingMessage]:
+        """Send a request; return the function that receives the answer.
+
+        Without a time limit the call ends with the connection.
+
+        Raises:
+            OSError: the connection has ended, or the request was not sent in time.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         if deadline is None:
@@ -161,6 +175,9 @@ class Connection:
         nbytes = sum(len(piece) for piece in pieces)
         prefix = REQUEST.pack(MAGIC, number, len(header), nbytes) + header
         send_together(self._socket, [prefix, *pieces], deadline)
+        return lambda: self._receive(deadline)
+
+    def _receive(self, deadline: float | None) -> IncomingMessage:
         answer = memoryview(bytearray(ANSWER.size))
         receive(self._socket, answer, deadline)
         magic, status, header_nbytes = ANSWER.unpack(answer)

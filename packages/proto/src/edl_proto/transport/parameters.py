@@ -13,7 +13,7 @@ import grpc
 from edl_proto.identity.credentials import Peer
 from edl_proto.transport.direct_connection import FrameError
 from edl_proto.transport.frames import fill, messages
-from edl_proto.transport.raw_calls import RawService, RawStub, first_frame
+from edl_proto.transport.raw_calls import Pending, RawService, RawStub, finish, first_frame
 from edl_proto.v1 import parameters_pb2 as pb
 from edl_proto.v1 import servers_pb2
 
@@ -128,8 +128,14 @@ class ShardStub(RowsStub):
     def prepare(
         self, header: pb.PrepareHeader, payloads: Sequence[memoryview], timeout_s: float
     ) -> pb.PrepareReply:
-        with self.call("Prepare", header, payloads, timeout_s) as frames:
-            return pb.PrepareReply.FromString(first_frame(frames))
+        return finish(self.begin_prepare(header, payloads, timeout_s))
+
+    def begin_prepare(
+        self, header: pb.PrepareHeader, payloads: Sequence[memoryview], timeout_s: float
+    ) -> Pending[pb.PrepareReply]:
+        with self.begin("Prepare", header, payloads, timeout_s) as answer:
+            yield
+            return pb.PrepareReply.FromString(first_frame(answer()))
 
     def read(
         self,
@@ -139,7 +145,19 @@ class ShardStub(RowsStub):
         ids: memoryview = NOTHING,
         rows: Buffer = bytearray,
     ) -> pb.ReadReply:
-        with self.call("Read", header, (ids,), timeout_s) as frames:
+        return finish(self.begin_read(header, buffer, timeout_s, ids, rows))
+
+    def begin_read(
+        self,
+        header: pb.ReadHeader,
+        buffer: Buffer,
+        timeout_s: float,
+        ids: memoryview = NOTHING,
+        rows: Buffer = bytearray,
+    ) -> Pending[pb.ReadReply]:
+        with self.begin("Read", header, (ids,), timeout_s) as answer:
+            yield
+            frames = answer()
             reply = pb.ReadReply.FromString(first_frame(frames))
             _receive(frames, reply, buffer, rows)
             return reply

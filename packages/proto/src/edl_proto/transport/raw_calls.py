@@ -12,10 +12,10 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -34,6 +34,10 @@ from edl_proto.transport.listener import Listener, Method
 from edl_proto.v1 import parameters_pb2 as pb
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Pending = Generator[None, None, T]
+"""A call that yields once its request is sent; then it receives the answer, and returns it."""
 
 _CONNECT_S = 5.0
 _RETRY_DIRECT_S = 30.0
@@ -167,13 +171,25 @@ class RawStub:
         self, name: str, header: Any, payloads: Sequence[memoryview], timeout_s: float | None
     ) -> Iterator[Frames]:
         """Make a call, and give the frames of its answer; None: it may last for ever."""
+        with self.begin(name, header, payloads, timeout_s) as answer:
+            yield answer()
+
+    @contextmanager
+    def begin(
+        self, name: str, header: Any, payloads: Sequence[memoryview], timeout_s: float | None
+    ) -> Iterator[Callable[[], Frames]]:
+        """Send a request, and give a function that waits for the frames of its answer.
+
+        The function must be called before the context ends without an error.
+        """
         number = self._service.methods.index(name)
         connection = self._connection(timeout_s)
         if connection is None:
-            yield self._streams[number](_stream(header, *payloads), timeout=timeout_s)
+            frames = self._streams[number](_stream(header, *payloads), timeout=timeout_s)
+            yield lambda: frames
             return
         try:
-            yield connection.call(number, header.SerializeToString(), payloads, timeout_s)
+            yield connection.begin(number, header.SerializeToString(), payloads, timeout_s)
         except CallError:  # the whole answer was an error
             self._keep(connection)
             raise
@@ -233,6 +249,16 @@ class RawStub:
             if self._closed:
                 connection.break_off()
         return connection
+
+
+def finish(call: Pending[T]) -> T:
+    """Make a call, or the rest of it, and return its answer."""
+    while True:
+        try:
+            next(call)
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
 
 
 def first_frame(frames: Frames) -> bytes:

@@ -26,7 +26,7 @@ from edl_worker.core import backoff
 from edl_worker.core.registration import WorkerIdentity
 from edl_worker.core.tasks import MasterReplacedError
 from edl_worker.transport.log_index import LogIndex
-from edl_worker.transport.parameter_servers import PASSING, ParameterServerLostError
+from edl_worker.transport.server_calls import PASSING, ParameterServerLostError
 
 log = logging.getLogger(__name__)
 

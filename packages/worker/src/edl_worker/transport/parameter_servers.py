@@ -7,20 +7,19 @@ the same time, in three exchanges: every server *prepares* its part of the gradi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
-import grpc
 import numpy as np
 
-from edl_proto.errors import EdlError
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
 from edl_proto.transport import channels
 from edl_proto.transport.direct_connection import FrameError
 from edl_proto.transport.parameters import NOTHING, Buffer, CoordinatorStub, ShardStub
+from edl_proto.transport.raw_calls import Pending
+from edl_proto.v1 import parameters_pb2 as pb
 from edl_worker.codec import parameters as codec
 from edl_worker.codec.jobs import decode_precision
 from edl_worker.core.exchange import (
@@ -47,23 +46,13 @@ from edl_worker.transport.partitions import (
     PushPayload,
     dtype_of,
 )
+from edl_worker.transport.server_calls import CheckMaster, ServerCalls
 
 _CURSOR_BITS = 48
 """Of a cursor through the rows of one server; the bits above are the server's number."""
 
-PASSING = frozenset(
-    (
-        grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.DEADLINE_EXCEEDED,
-        grpc.StatusCode.CANCELLED,
-        grpc.StatusCode.INTERNAL,
-        grpc.StatusCode.UNKNOWN,
-    )
-)
-"""How a call ends when the process that should answer is away, starting, or being killed at this
-moment."""
-
-T = TypeVar("T")
+_KNOWN_REQUESTS = 2
+"""Rows are requested a step, or with overlap two, before their gradients are pushed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +73,6 @@ class _Server:
     @property
     def nbytes(self) -> int:
         return self.stop - self.start
-
-
-class ParameterServerLostError(Exception):
-    """A server does not answer, though the master of its incarnation does.
-
-    Args:
-        number: of the server.
-        address: where it should be.
-        cause: what the call ended with.
-    """
-
-    def __init__(self, number: int, address: str, cause: str) -> None:
-        super().__init__(f"parameter server {number} at {address}: {cause}")
-        self.number, self.address, self.cause = number, address, cause
 
 
 class ParameterServerClient:
@@ -131,7 +106,8 @@ class ParameterServerClient:
         self._places = PayloadOffsets.of(model.variables)
         self._dims = [table.dim for table in model.tables]
         self._log_index = log_index
-        self._threads = ThreadPoolExecutor(len(self._servers), thread_name_prefix="servers")
+        self._calls = ServerCalls([server.address for server in self._servers])
+        self._known: deque[PartitionedIds] = deque(maxlen=_KNOWN_REQUESTS)
 
     def close(self) -> None:
         """Close all connections."""
@@ -140,18 +116,19 @@ class ParameterServerClient:
             server.stub.close()
         for channel in self._channels:
             channel.close()
-        self._threads.shutdown(wait=False)
+        self._calls.close()
 
     # --- the methods of MasterParameters ---------------------------------------------------
 
     def initialize(self, caller: CallerIdentity, values: memoryview, timeout_s: float) -> bool:
         """Propose the values to all servers, then have the coordinator commit them."""
 
-        def propose(number: int, server: _Server) -> None:
+        def propose(number: int) -> None:
+            server = self._servers[number]
             header = codec.encode_propose(caller, server.nbytes)
             server.stub.propose(header, values[server.start : server.stop], timeout_s)
 
-        self._call_all(caller, timeout_s, propose)
+        self._calls.call(propose, self._check_master(caller, timeout_s))
         request = codec.encode_commit_initial_values(caller)
         committed = self._coordinator.commit_initial_values(request, timeout_s)
         self._log_index.advance(committed.log_index)
@@ -186,7 +163,7 @@ class ParameterServerClient:
             and (bool(request.frozen) or version == request.have_version),
             precision=request.precision,
         )
-        row_ids = PartitionedIds(request.rows, ids, self._dims, len(self._servers))
+        row_ids = self._partition(request.rows, ids)
         fetched = self._read(caller, wanted, row_ids, buffers, timeout_s)
         return replace(
             fetched,
@@ -217,9 +194,7 @@ class ParameterServerClient:
                 only_rows=committed.version == request.base_version,
                 precision=request.reply_precision,
             )
-            row_ids = PartitionedIds(
-                request.next_rows, payload.next_ids, self._dims, len(self._servers)
-            )
+            row_ids = self._partition(request.next_rows, payload.next_ids)
             fetched = self._read(caller, wanted, row_ids, buffers, timeout_s)
         return PushReply(
             outcome=codec.decode_outcome(committed.outcome),
@@ -242,13 +217,14 @@ class ParameterServerClient:
         row_ids = PartitionedIds(counted, ids, self._dims, len(self._servers))
         values = row_ids.divide(rows, WHOLE)
 
-        def put(number: int, server: _Server) -> bool:
+        def put(number: int) -> bool:
             (part,) = row_ids.counts(number)
             header = codec.encode_put_rows(caller, table, part.count)
             payloads = row_ids.of(number), values[number]
-            return server.stub.put_rows(header, payloads, timeout_s).accepted
+            stub = self._servers[number].stub
+            return stub.put_rows(header, payloads, timeout_s).accepted
 
-        return all(self._call_all(caller, timeout_s, put))
+        return all(self._calls.call(put, self._check_master(caller, timeout_s)))
 
     def scan_rows(self, caller: CallerIdentity, request: ScanRequest, timeout_s: float) -> RowPage:
         """Scan one server after the other."""
@@ -268,10 +244,11 @@ class ParameterServerClient:
     ) -> list[float] | None:
         """Send every server its part of a gradient; the sums of squares, or None if not finite."""
         log_index, precision = self._log_index.latest, request.precision
-        ids = PartitionedIds(request.rows, payload.ids, self._dims, len(self._servers))
+        ids = self._partition(request.rows, payload.ids)
         values = ids.divide(payload.row_values, dtype_of(precision))
 
-        def prepare(number: int, server: _Server) -> tuple[bool, Sequence[float]]:
+        def prepare(number: int) -> Pending[pb.PrepareReply]:
+            server = self._servers[number]
             start, stop, border = (
                 self._places.at(place, precision)
                 for place in (server.start, server.stop, self._places.gradient)
@@ -288,13 +265,25 @@ class ParameterServerClient:
             )
             sent = *trainable, *state, ids.of(number), values[number]
             header = codec.encode_prepare(caller, part, log_index)
-            reply = server.stub.prepare(header, sent, timeout_s)
-            return reply.finite, reply.squares
+            return server.stub.begin_prepare(header, sent, timeout_s)
 
-        replies = self._call_all(caller, timeout_s, prepare)
-        if not all(finite for finite, _ in replies):
+        nbytes = payload.chain.nbytes
+        replies = self._calls.exchange(prepare, nbytes, self._check_master(caller, timeout_s))
+        if not all(reply.finite for reply in replies):
             return None
-        return list(map(sum, zip(*(squares for _, squares in replies), strict=True)))
+        return list(map(sum, zip(*(reply.squares for reply in replies), strict=True)))
+
+    def _partition(self, tables: tuple[TableRows, ...], ids: memoryview) -> PartitionedIds:
+        """Divide ids among the servers, unless that was done when their rows were requested."""
+        for known in self._known:
+            if known.is_of(tables, ids):
+                return known
+        divided = PartitionedIds(tables, ids, self._dims, len(self._servers))
+        self._known.append(divided)
+        return divided
+
+    def _check_master(self, caller: CallerIdentity, timeout_s: float) -> CheckMaster:
+        return lambda: self._coordinator.permit(codec.encode_permit(caller), timeout_s)
 
     def _read(
         self,
@@ -312,7 +301,8 @@ class ParameterServerClient:
         values = memoryview(buffer(total)) if total and not request.only_rows else NOTHING
         found = [np.empty(wanted.row_nbytes(n, dtype), np.uint8) for n in range(len(self._servers))]
 
-        def fetch(number: int, server: _Server) -> ParameterReply:
+        def fetch(number: int) -> Pending[ParameterReply]:
+            server = self._servers[number]
             start, stop = (self._places.at(at, precision) for at in (server.start, server.stop))
 
             def values_buffer(nbytes: int) -> memoryview:
@@ -328,7 +318,7 @@ class ParameterServerClient:
             header = codec.encode_read(
                 caller, replace(request, rows=wanted.counts(number)), log_index
             )
-            reply = server.stub.read(
+            reply = yield from server.stub.begin_read(
                 header, values_buffer, timeout_s, wanted.of(number), rows_buffer
             )
             return ParameterReply(
@@ -338,7 +328,8 @@ class ParameterServerClient:
                 precision=decode_precision(reply.precision),
             )
 
-        replies = self._call_all(caller, timeout_s, fetch)
+        nbytes = values.nbytes + sum(part.nbytes for part in found)
+        replies = self._calls.exchange(fetch, nbytes, self._check_master(caller, timeout_s))
         if any(reply.precision is not precision for reply in replies):
             if precision is WirePrecision.FLOAT32:
                 raise FrameError("values arrived in another precision than requested")
@@ -353,39 +344,6 @@ class ParameterServerClient:
             rows_nbytes=rows_nbytes,
             precision=precision,
         )
-
-    def _call_all(
-        self, caller: CallerIdentity, timeout_s: float, act: Callable[[int, _Server], T]
-    ) -> list[T]:
-        """Do something with all servers at the same time.
-
-        A server that does not answer may be gone together with the master that started it: then
-        the new one says so.
-
-        Raises:
-            ParameterServerLostError: a server cannot be reached.
-            grpc.RpcError, FrameError: a server has refused, or the master cannot be reached.
-        """
-        futures = [
-            self._threads.submit(act, number, server) for number, server in enumerate(self._servers)
-        ]
-        errors = [error for future in futures if (error := future.exception()) is not None]
-        if not errors:
-            return [future.result() for future in futures]
-        if any(isinstance(error, grpc.RpcError | FrameError) for error in errors):
-            self._coordinator.permit(codec.encode_permit(caller), timeout_s)
-        for number, future in enumerate(futures):
-            error = future.exception()
-            if (
-                isinstance(error, grpc.RpcError)
-                and error.code() in PASSING
-                and EdlError.from_rpc(error) is None
-            ):
-                cause = f"{error.code().name}: {error.details()}"
-                raise ParameterServerLostError(
-                    number, self._servers[number].address, cause
-                ) from error
-        raise errors[0]
 
 
 def _check_size(buffer: memoryview, nbytes: int) -> memoryview:

@@ -122,10 +122,11 @@ class PartitionedIds:
     def __init__(
         self, tables: Iterable[TableRows], ids: memoryview, dims: Sequence[int], servers: int
     ) -> None:
-        counted = [(one.table, one.count) for one in tables]
+        self._rows = tuple(tables)
+        counted = [(one.table, one.count) for one in self._rows]
         self._tables = [table for table, _ in counted]
         self._dims = np.array([dims[table] for table in self._tables], np.int64)
-        flat = np.frombuffer(ids, np.int64) if ids.nbytes else np.empty(0, np.int64)
+        self._flat = flat = _numbers(ids).copy()
         owners = server_of(flat, servers).astype(np.int16)  # numpy sorts 16 bits fastest
         numbers = np.repeat(np.arange(len(counted)), [count for _, count in counted])
         self._counts = np.bincount(
@@ -139,6 +140,10 @@ class PartitionedIds:
             at += count
         all_places = self._runs[0].places if len(self._runs) == 1 else _divide(owners, servers)
         self._ids = [flat[places] for places in all_places]
+
+    def is_of(self, tables: tuple[TableRows, ...], ids: memoryview) -> bool:
+        """Return whether these are the ids that are divided here."""
+        return self._rows == tables and np.array_equal(self._flat, _numbers(ids))
 
     def counts(self, server: int) -> tuple[TableRows, ...]:
         """Return the number of rows of each table on one server."""
@@ -192,6 +197,10 @@ def _divide(owners: npt.NDArray[np.int16], servers: int) -> list[npt.NDArray[np.
 
 def _nbytes(variable: VariableDescription) -> int:
     return int(np.prod(variable.shape, dtype=np.int64)) * np.dtype(variable.dtype).itemsize
+
+
+def _numbers(ids: memoryview) -> npt.NDArray[np.int64]:
+    return np.frombuffer(ids, np.int64) if ids.nbytes else np.empty(0, np.int64)
 
 
 def _bytes(array: npt.NDArray[Any]) -> memoryview:
