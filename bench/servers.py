@@ -5,9 +5,10 @@ compute nothing: each pushes one gradient after the other and is answered with t
 Beside them, in turn, the same workers and a master that serves alone.
 
 - dense: 16 MB of float32, and 16 MB of values back.
-- rows: the rows of 512 x 26 skewed ids at dim 16 (some 7,000 different ones), and as many back.
+- rows: the rows of 512 x 26 skewed ids at dim 16 (some 7,000 different ones), and as many back;
+  of one table, and of 26.
 
-For both: GB/s, both ways together, of all workers; the time of one push as its worker sees it; and
+For all: GB/s, both ways together, of all workers; the time of one push as its worker sees it; and
 CPU of all processes, workers included, for one push. A machine of few cores shows how the *cost*
 grows; that N servers bring N times as much needs cores, or machines, for all of them.
 """
@@ -28,8 +29,12 @@ from typing import IO, Any
 from bench.measure import ROOT, Measure, run_module
 
 SERVERS, WORKERS = (1, 2, 4), (1, 2, 4, 8)
-KINDS = {"dense, 16 MB": (4_000_000, 0), "rows, dim 16": (64, 16)}
-"""By name: numbers of the variable, and of a row."""
+KINDS = {
+    "dense, 16 MB": (4_000_000, 0, 1),
+    "rows, dim 16": (64, 16, 1),
+    "rows of 26 tables, dim 16": (64, 16, 26),
+}
+"""By name: numbers of the variable, and of a row; and tables."""
 
 SECONDS = float(os.environ.get("EDL_BENCH_SECONDS", "2"))
 RUNS = 3
@@ -48,16 +53,19 @@ class Sample:
 class Deployment:
     """Parameter servers, and workers that push on command."""
 
-    def __init__(self, stack: ExitStack, servers: int, floats: int, dim: int, workers: int) -> None:
+    def __init__(
+        self, stack: ExitStack, servers: int, model: tuple[int, int, int], workers: int
+    ) -> None:
+        floats, dim, tables = model
         line = stack.enter_context(
             run_module(
                 "bench.peers.parameter_server_group",
-                *map(str, (servers, floats, dim or 1, workers)),
+                *map(str, (servers, floats, dim or 1, tables, workers)),
             )
         )
         self._pids: list[int] = json.loads(line)["pids"]
         self._workers = [
-            stack.enter_context(_pushing(line, number, floats, dim)) for number in range(workers)
+            stack.enter_context(_pushing(line, number, model)) for number in range(workers)
         ]
 
     def push(self, workers: int, seconds: float) -> Sample:
@@ -86,10 +94,10 @@ class Deployment:
 
 @contextmanager
 def _pushing(
-    deployment: str, number: int, floats: int, dim: int
+    deployment: str, number: int, model: tuple[int, int, int]
 ) -> Iterator[tuple[IO[str], IO[str]]]:
     """Start a worker; yield the streams of its commands and of its answers."""
-    arguments = [deployment, str(number), str(floats), str(dim)]
+    arguments = [deployment, str(number), *map(str, model)]
     process = subprocess.Popen(
         [sys.executable, "-m", "bench.peers.pushing_worker", *arguments],
         cwd=ROOT,
@@ -119,13 +127,13 @@ def measures() -> list[dict[str, Any]]:
     """Each number of servers and workers, next to the master alone."""
     rows = []
     most = max(WORKERS)
-    for kind, (floats, dim) in KINDS.items():
+    for kind, model in KINDS.items():
         with ExitStack() as stack:
-            alone = Deployment(stack, 0, floats, dim, most)
+            alone = Deployment(stack, 0, model, most)
             alone.push(1, SECONDS / 4)  # loops are compiled, memory is touched
             for servers in SERVERS:
                 with ExitStack() as inner:
-                    deployment = Deployment(inner, servers, floats, dim, most)
+                    deployment = Deployment(inner, servers, model, most)
                     deployment.push(1, SECONDS / 4)
                     for workers in WORKERS:
                         rows += _compare(kind, servers, workers, deployment, alone)

@@ -110,14 +110,16 @@ def test_the_server_of_benchmarks_answers_their_workers() -> None:
 
 
 @pytest.mark.product
-@pytest.mark.parametrize(("servers", "floats", "dim"), [(0, 64, 4), (2, 1_000, 0), (2, 64, 4)])
+@pytest.mark.parametrize(
+    ("servers", "model"), [(0, (64, 4, 1)), (2, (1_000, 0, 1)), (2, (64, 4, 26))]
+)
 def test_workers_that_compute_nothing_push_to_any_number_of_servers(
-    servers: int, floats: int, dim: int
+    servers: int, model: tuple[int, int, int]
 ) -> None:
     from bench.servers import Deployment
 
     with ExitStack() as stack:
-        deployment = Deployment(stack, servers, floats, dim, 2)
+        deployment = Deployment(stack, servers, model, 2)
         for workers in (1, 2):
             sample = deployment.push(workers, 0.05)
             assert sample.gb_per_s > 0

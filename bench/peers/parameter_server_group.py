@@ -1,8 +1,8 @@
 """A master with parameter servers, all real processes, for benchmarks; no job and no workers.
 
-``python -m bench.peers.parameter_server_group SERVERS FLOATS DIM WORKERS`` serves one
-variable of so many numbers and one embedding table, by itself with 0 servers, and has leased a task
-to each worker.
+``python -m bench.peers.parameter_server_group SERVERS FLOATS DIM TABLES WORKERS`` serves one
+variable of so many numbers and so many embedding tables, by itself with 0 servers, and has leased a
+task to each worker.
 It prints one line of JSON: where it is, the layout's fingerprint, the servers with their parts,
 and the process numbers of all that serve.
 """
@@ -63,7 +63,7 @@ def _report_failed(error: EdlError) -> None:
     print(error, file=sys.stderr, flush=True)
 
 
-def main(servers: int, floats: int, dim: int, workers: int) -> None:
+def main(servers: int, floats: int, dim: int, tables: int, workers: int) -> None:
     buffers = BufferPool()
     group = None
     if servers:
@@ -113,8 +113,9 @@ def main(servers: int, floats: int, dim: int, workers: int) -> None:
             pids += processes.pids
             addresses = group.wait_for_all(WAIT_S)
         variables = (Variable("w", (floats,), "float32", True),)
-        table = TableSpec("rows", dim, Initial(Distribution.UNIFORM, 0.0, 0.05), 1)
-        fingerprint, _ = model.describe(variables, SGD, "mean", lambda: (table,))
+        initial = Initial(Distribution.UNIFORM, 0.0, 0.05)
+        specs = tuple(TableSpec(f"rows {n}", dim, initial, 1) for n in range(tables))
+        fingerprint, _ = model.describe(variables, SGD, "mean", lambda: specs)
         for worker in range(workers):
             plane.grant(TaskKey(TaskType.TRAINING, 0, worker), Token(1))
         parts = [
@@ -130,4 +131,4 @@ def main(servers: int, floats: int, dim: int, workers: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:5]))
+    main(*map(int, sys.argv[1:6]))

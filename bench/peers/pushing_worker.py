@@ -1,6 +1,6 @@
 """A worker that computes nothing: it pushes gradients, and takes the newest values and rows.
 
-``python -m bench.peers.pushing_worker WORLD NUMBER FLOATS DIM`` with the line of
+``python -m bench.peers.pushing_worker WORLD NUMBER FLOATS DIM TABLES`` with the line of
 ``parameter_server_group``. For each line with a number of seconds that it reads it pushes for so
 long, and prints one line of JSON: how many pushes, in how many seconds, how many of its own CPU.
 """
@@ -43,16 +43,22 @@ class Pushing:
         number: of the worker, which is that of its task.
         floats: of the variable.
         dim: of the rows; 0: it pushes none.
+        tables: that the rows are of; 26 can be divided by it.
     """
 
-    def __init__(self, deployment: dict[str, Any], number: int, floats: int, dim: int) -> None:
+    def __init__(
+        self, deployment: dict[str, Any], number: int, floats: int, dim: int, tables: int
+    ) -> None:
         channel = channels.connect(deployment["address"])
         self._plane: MasterParameters | ParameterServerClient
         if deployment["servers"]:
             servers = [ShardAddress(*server) for server in deployment["servers"]]
             model = ModelDescription(
                 variables=(VariableDescription("w", (floats,), "float32", trainable=True),),
-                tables=(TableDescription("rows", max(dim, 1), 0, 0.0, 0.0, 0, 1, 0),),
+                tables=tuple(
+                    TableDescription(f"rows {n}", max(dim, 1), 0, 0.0, 0.0, 0, 1, 0)
+                    for n in range(tables)
+                ),
             )
             coordinator = parameters.CoordinatorStub(channel, deployment["address"])
             self._plane = ParameterServerClient(coordinator, servers, model, LogIndex())
@@ -62,8 +68,12 @@ class Pushing:
         self._lease = LeaseRef(TaskKey(TaskType.TRAINING, 0, number), token=1)
         self._gradient = np.full(floats, 1e-3, np.float32)
         self._values = memoryview(bytearray(4 * floats))
-        found = skew_ids(BATCHES, BATCH, FIELDS, IDS) if dim else np.empty((BATCHES, 0), np.int64)
-        self._ids = [np.unique(ids) for ids in found]
+        found = skew_ids(BATCHES, BATCH, FIELDS, IDS).reshape(BATCHES, BATCH, tables, -1)
+        each = [[np.unique(found[batch, :, n]) for n in range(tables)] for batch in range(BATCHES)]
+        self._wanted = [
+            tuple(TableRows(n, ids.size) for n, ids in enumerate(of_tables)) for of_tables in each
+        ]
+        self._ids = [np.concatenate(of_tables) for of_tables in each]
         self._rows = [np.full((ids.size, dim), 1e-3, np.float32) for ids in self._ids]
         self._memory = memoryview(bytearray(max(4 * rows.size for rows in self._rows)))
         self._dim = dim
@@ -86,10 +96,9 @@ class Pushing:
     def push(self) -> int:
         """One exchange; returns its bytes, both ways."""
         now, after = self._pushed % BATCHES, (self._pushed + 1) % BATCHES
-        payloads, rows, next_rows = [self._gradient], [], []
+        payloads, rows, next_rows = [self._gradient], (), ()
         if self._dim:
-            rows = [TableRows(0, self._ids[now].size)]
-            next_rows = [TableRows(0, self._ids[after].size)]
+            rows, next_rows = self._wanted[now], self._wanted[after]
             payloads += [self._ids[now], self._ids[after], self._rows[now]]
         request = PushRequest(
             lease=self._lease,
@@ -100,8 +109,8 @@ class Pushing:
             compute_s=0.0,
             wants_values=True,
             gradient_nbytes=self._gradient.nbytes,
-            rows=tuple(rows),
-            next_rows=tuple(next_rows),
+            rows=rows,
+            next_rows=next_rows,
         )
         sent = tuple(memoryview(payload).cast("B") for payload in payloads)
         buffers = (lambda n: self._values[:n]), (lambda n: self._memory[:n])
@@ -119,8 +128,8 @@ class Pushing:
         return {"pushes": pushes, "seconds": took, "cpu_s": cpu_s, "nbytes": nbytes}
 
 
-def main(deployment: str, number: int, floats: int, dim: int) -> None:
-    worker = Pushing(json.loads(deployment), number, floats, dim)
+def main(deployment: str, number: int, floats: int, dim: int, tables: int) -> None:
+    worker = Pushing(json.loads(deployment), number, floats, dim, tables)
     if number == 0:
         worker.initialize()
     print("ready", flush=True)
@@ -129,4 +138,4 @@ def main(deployment: str, number: int, floats: int, dim: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:5]))
+    main(sys.argv[1], *map(int, sys.argv[2:6]))
