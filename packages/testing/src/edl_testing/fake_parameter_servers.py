@@ -113,9 +113,7 @@ class FakeRole:
         self.together: threading.Barrier | None = None
         errors = ErrorInterceptor(on_internal_error=lambda name, error: print(name, repr(error)))
         self._server = grpc.server(
-            futures.ThreadPoolExecutor(8),
-            options=channels.SERVER_OPTIONS,
-            interceptors=[errors],
+            futures.ThreadPoolExecutor(8), options=channels.SERVER_OPTIONS, interceptors=[errors]
         )
         self._direct = listen(self.service, self, "127.0.0.1", errors.translate)
         add_to_server(self.service, self, self._server, self._direct if direct else None)
@@ -180,8 +178,7 @@ class FakeCoordinator(FakeRole):
         ).SerializeToString()
 
     def follow(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
-        yield from ()
-        raise EdlError(ErrorCode.USAGE, "the servers of this coordinator share its log")
+        raise NotImplementedError("the servers of this coordinator share its log")
 
     def commit(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
         header = pb.CommitRequest.FromString(next(frames))

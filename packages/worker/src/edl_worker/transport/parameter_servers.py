@@ -8,7 +8,7 @@ the same time, in three exchanges: every server *prepares* its part of the gradi
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,6 @@ from edl_proto.transport import channels
 from edl_proto.transport.direct_connection import FrameError
 from edl_proto.transport.parameters import NOTHING, Buffer, CoordinatorStub, ShardStub
 from edl_proto.transport.raw_calls import Pending
-from edl_proto.v1 import parameters_pb2 as pb
 from edl_worker.codec import parameters as codec
 from edl_worker.codec.jobs import decode_precision
 from edl_worker.core.exchange import (
@@ -247,7 +246,7 @@ class ParameterServerClient:
         ids = self._partition(request.rows, payload.ids)
         values = ids.divide(payload.row_values, dtype_of(precision))
 
-        def prepare(number: int) -> Pending[pb.PrepareReply]:
+        def prepare(number: int) -> Pending[tuple[bool, Sequence[float]]]:
             server = self._servers[number]
             start, stop, border = (
                 self._places.at(place, precision)
@@ -265,13 +264,14 @@ class ParameterServerClient:
             )
             sent = *trainable, *state, ids.of(number), values[number]
             header = codec.encode_prepare(caller, part, log_index)
-            return server.stub.begin_prepare(header, sent, timeout_s)
+            reply = yield from server.stub.begin_prepare(header, sent, timeout_s)
+            return reply.finite, reply.squares
 
         nbytes = payload.chain.nbytes
         replies = self._calls.exchange(prepare, nbytes, self._check_master(caller, timeout_s))
-        if not all(reply.finite for reply in replies):
+        if not all(finite for finite, _ in replies):
             return None
-        return list(map(sum, zip(*(reply.squares for reply in replies), strict=True)))
+        return list(map(sum, zip(*(squares for _, squares in replies), strict=True)))
 
     def _partition(self, tables: tuple[TableRows, ...], ids: memoryview) -> PartitionedIds:
         """Divide ids among the servers, unless that was done when their rows were requested."""

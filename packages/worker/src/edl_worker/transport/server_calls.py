@@ -50,7 +50,7 @@ class ParameterServerLostError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Outcome(Generic[T]):
-    """What an attempt has returned, or the error with which it has failed."""
+    """The result of a call, or the error with which it has failed."""
 
     value: T | None = None
     error: Exception | None = None

@@ -188,8 +188,7 @@ class ParameterStore:
 
     def squares(self, prepared: PreparedGradient) -> tuple[float, ...]:
         """Return the ``gradient_clip.shared_sums`` of a part of a gradient."""
-        by_table = (one for rows in prepared.rows for one in rows.by_table())
-        rows = {number: gradient.values for number, gradient in by_table}
+        rows = {n: part.values for rows in prepared.rows for n, part in rows.by_table()}
         return self._updater.squares(prepared.values, rows)
 
     def make_ready(self, prepared: PreparedGradient) -> None:

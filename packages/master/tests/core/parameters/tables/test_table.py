@@ -291,11 +291,11 @@ def test_many_rows_are_updated_in_parts_by_several_threads() -> None:
 
 @given(ids=any_ids, again=st.sets(st.integers(0, 59)), at=st.integers(0, 60))
 def test_a_repeated_id_is_found(ids: list[int], again: set[int], at: int) -> None:
-    def found(*tables: list[int]) -> int:
+    def repeats(*tables: list[int]) -> int:
         bounds = np.cumsum([0, *map(len, tables)])
         return first_repeated(np.array([*chain(*tables)], np.int64), bounds)
 
-    assert found(ids, ids[:at], ids[at:], ids) == -1
+    assert repeats(ids, ids[:at], ids[at:], ids) == -1
     once_more = [ids[number] for number in again if number < len(ids)]
     repeated = ids[:at] + once_more + ids[at:]
-    assert found(ids, [], repeated, repeated) == (2 if once_more else -1)
+    assert repeats(ids, [], repeated, repeated) == (2 if once_more else -1)

@@ -123,7 +123,7 @@ class Tables:
 
     # --- reading ---------------------------------------------------------------------------
 
-    def nbytes_of(self, wanted: RowIds) -> int:
+    def nbytes_of(self, wanted: RowIds | RowPayload) -> int:
         """Return the bytes of the rows that are asked for.
 
         Raises:
