@@ -175,6 +175,22 @@ def test_fill_never_writes_past_the_buffer(frames: list[bytes], size: int) -> No
         assert b"".join(frames)[:size] == target
 
 
+@settings(deadline=None)
+@given(st.lists(st.binary(min_size=1, max_size=40)), st.integers(1, 16), st.data())
+def test_messages_come_as_they_were_sent_however_they_are_cut(
+    sent: list[bytes], frame_bytes: int, data: st.DataObject
+) -> None:
+    stream = b"".join(map(raw_frames.delimit, [*sent, b""]))
+    cut = list(raw_frames.split(memoryview(stream), frame_bytes))
+    assert list(raw_frames.messages(iter(cut))) == sent
+    stop = data.draw(st.integers(0, len(stream) - 1))
+    received = raw_frames.messages(raw_frames.split(memoryview(stream[:stop]), frame_bytes))
+    came: list[bytes] = []
+    with pytest.raises(FrameError, match="ended after"):
+        came.extend(received)
+    assert came == sent[: len(came)], "what has come whole was passed on"
+
+
 def test_rows_come_back_as_they_went(plane: Any) -> None:
     stub, _ = plane
     ids, rows = np.arange(7) - 3, np.arange(14, dtype=np.float32)

@@ -39,6 +39,7 @@ from edl_worker.core.exchange import (
 )
 from edl_worker.core.job import WirePrecision
 from edl_worker.core.push_pipeline import PushOutcome
+from edl_worker.transport import server_calls
 from edl_worker.transport.log_index import LogIndex
 from edl_worker.transport.partitions import BufferChain, PartitionedIds
 from edl_worker.transport.server_calls import ParameterServerLostError
@@ -91,6 +92,23 @@ def test_rows_that_were_divided_are_joined_in_the_order_of_their_ids(
     np.testing.assert_array_equal(out, rows)
 
 
+@given(
+    tables=st.lists(st.lists(st.integers(-9, 9), max_size=4), max_size=3),
+    others=st.lists(st.lists(st.integers(-9, 9), max_size=4), max_size=3),
+)
+def test_only_the_same_ids_of_the_same_tables_are_divided_alike(
+    tables: list[list[int]], others: list[list[int]]
+) -> None:
+    def request(rows: list[list[int]]) -> tuple[tuple[TableRows, ...], memoryview]:
+        flat = np.array([one for ids in rows for one in ids], np.int64)
+        counted = tuple(TableRows(n, len(ids)) for n, ids in enumerate(rows))
+        return counted, as_bytes(flat) if flat.size else memoryview(b"")
+
+    ids = PartitionedIds(*request(tables), [1, 2, 2], 2)
+    assert ids.is_of(*request(tables))
+    assert ids.is_of(*request(others)) is (tables == others)
+
+
 def test_a_log_index_only_grows() -> None:
     index = LogIndex()
     for heard in (3, 7, 5):
@@ -139,6 +157,19 @@ def test_each_server_gets_its_part_and_the_master_the_bare_header(job: Job) -> N
     assert commit.claim.lease.token == 9
     assert job.master.payloads == [b""]
     # What came back is in its place: values by server, rows in the order asked for.
+    np.testing.assert_array_equal(values, AFTER)
+    np.testing.assert_array_equal(rows, [-7, -21, -3, -9, -5, -15])
+
+
+def test_large_pushes_are_answered_like_small_ones(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_calls, "_WORTH_THREADS", 0)
+    together = threading.Barrier(2)
+    for part in job.parts:
+        part.together = together
+    reply, values, rows = push(job)
+    assert reply.outcome is PushOutcome.APPLIED
     np.testing.assert_array_equal(values, AFTER)
     np.testing.assert_array_equal(rows, [-7, -21, -3, -9, -5, -15])
 
@@ -328,6 +359,10 @@ def test_a_servers_refusal_is_passed_on_unchanged(job: Job) -> None:
     told = EdlError.from_rpc(failed.value)
     assert told is not None
     assert told.code == ErrorCode.SHAPE_MISMATCH
+    job.parts[0].error = None
+    reply, values, _ = push(job)
+    assert reply.outcome is PushOutcome.APPLIED
+    np.testing.assert_array_equal(values, AFTER)  # no answer to the refused push was left
 
 
 def test_a_part_of_another_size_is_refused(job: Job) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from edl_master.core.identifiers import Token
 from edl_master.core.parameters.keras_config import OptimizerUnsupported
@@ -17,7 +19,7 @@ from edl_master.core.parameters.payload import PayloadError
 from edl_master.core.parameters.push import PushOutcome
 from edl_master.core.parameters.snapshot import Snapshot, SnapshotError
 from edl_master.core.parameters.table_spec import Distribution, Initial, TableSpec
-from edl_master.core.parameters.tables.payloads import RowPayload
+from edl_master.core.parameters.tables.payloads import RowIds, RowPayload
 
 from ..planes import (
     A,
@@ -190,6 +192,35 @@ def test_training_goes_on_after_a_restore_as_if_there_had_been_none(name: str) -
             rows_of(plane, everything, table), rows_of(restored, everything, table)
         )
     np.testing.assert_array_equal(values_of(plane), values_of(restored))
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_one_payload_of_many_tables_is_read_and_applied_like_one_of_each(
+    data: st.DataObject,
+) -> None:
+    """Whatever their widths and order, and also if some tables have no rows in it."""
+    widths = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=5))
+    tables = [
+        TableSpec(f"t{n}", dim, Initial(Distribution.UNIFORM, 0.0, 1.0), n)
+        for n, dim in enumerate(widths)
+    ]
+    order = data.draw(st.permutations(range(len(widths))))
+    one, many = plane_with(*tables), plane_with(*tables)
+    payloads = []
+    for number in order:
+        ids = sorted(data.draw(st.sets(st.integers(-5, 5), max_size=4)))
+        values = np.arange(len(ids) * widths[number]).reshape(len(ids), widths[number]) + number
+        payloads.append(row_payload(ids, values, number))
+    push(one, A, 1, 0, [0, 0], rows=tuple(payloads))
+    for minibatch, payload in enumerate(payloads):
+        push(many, A, 1, minibatch, [0, 0], rows=(payload,))
+    every = np.arange(-6, 7)
+    wanted = RowIds(tuple(order), (every.size,) * len(order), np.tile(every, len(order)))
+    out = bytearray(one.rows_nbytes(wanted))
+    one.read_rows(wanted, memoryview(out))
+    expected = [rows_of(many, every, number) for number in order]
+    assert bytes(out) == b"".join(rows.tobytes() for rows in expected)
 
 
 def test_a_snapshot_of_other_tables_is_refused() -> None:
