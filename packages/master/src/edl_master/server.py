@@ -103,7 +103,8 @@ class Server:
         services: what is served.
         host: address to listen on.
         port: 0 for any.
-        parameter_servers: how many servers will read the command log, each in one long call.
+        parameter_servers: how many servers will read the command log, each in one long call of the
+            parameter service.
         on_internal_error: called for every call that failed with an internal error.
         stream_port: of direct parameter connections; 0 for any.
         access_control: admits the callers that the job knows; None: the job is not secured.
@@ -136,8 +137,8 @@ class Server:
         if services.replicas is not None:
             limits[f"/{_REPLICAS}/Join"] = _JOINING_CALLS
         if services.parameters is not None:
-            limits[f"/{services.parameters[0].name}/"] = _PARAMETER_CALLS
-        waiting_calls = MAX_WAITING_REQUESTS + sum(limits.values()) + 3 * parameter_servers
+            limits[f"/{services.parameters[0].name}/"] = _PARAMETER_CALLS + parameter_servers
+        waiting_calls = MAX_WAITING_REQUESTS + sum(limits.values()) + 2 * parameter_servers
         threads = _SHORT_CALLS + waiting_calls
         self._server = grpc.server(
             futures.ThreadPoolExecutor(threads, thread_name_prefix="grpc"),
