@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Iterator
 from concurrent import futures
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -20,10 +21,15 @@ from edl_master.server_group.remote_stores import RemoteStores
 from edl_master.servicers.coordinator import CoordinatorServicer
 from edl_master.servicers.servers import ServersServicer
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.identity.access_control import AccessControl
+from edl_proto.identity.credentials import Credentials
+from edl_proto.identity.names import Role
 from edl_proto.rpc_errors import ErrorInterceptor
 from edl_proto.transport import channels, raw_calls
+from edl_proto.transport.frames import Frames, Pieces
 from edl_proto.transport.parameters import COORDINATOR, CoordinatorStub
 from edl_proto.v1 import job_pb2, servers_pb2
+from edl_runtime.identity.folder import IdentityFolder
 
 LONG_S = 200.0
 SERVERS = 2
@@ -32,11 +38,17 @@ SERVERS = 2
 class Master:
     """The command log of two servers, and clients of it.
 
+    Args:
+        way: how the servers receive it: over ``gRPC``, or directly: over ``TCP``, or in a secured
+            job over ``TLS`` or a ``Unix socket``.
+        place: an empty folder.
+
     Attributes:
         lost: the numbers of servers that were lost.
+        over_grpc: whether each follower came over gRPC.
     """
 
-    def __init__(self, *, direct: bool) -> None:
+    def __init__(self, way: str, place: Path) -> None:
         self.group = ParameterServerGroup(job_pb2.JobSpec(name="j"), SERVERS, "inc", {}, "")
         self.lost: queue.SimpleQueue[int] = queue.SimpleQueue()
         servers = ServersServicer(
@@ -44,22 +56,45 @@ class Master:
         )
         coordinator = Coordinator(RemoteStores(self.group))
         no_reporter: Any = None
-        servicer = CoordinatorServicer(coordinator, no_reporter, Metrics(), "inc", servers.follow)
+        self.over_grpc: list[bool] = []
+
+        def follow(frames: Frames, call: Any) -> Pieces:
+            self.over_grpc.append(isinstance(call, grpc.ServicerContext))
+            return servers.follow(frames, call)
+
+        servicer = CoordinatorServicer(coordinator, no_reporter, Metrics(), "inc", follow)
         errors = ErrorInterceptor(lambda error: None, lambda *_: None)
+        self._identities = access_control = None
+        if way in ("TLS", "Unix socket"):
+            self._identities = IdentityFolder(place / "identity", "w")
+            numbers = [(Role.SERVER, number) for number in range(SERVERS + 1)]
+            self._identities.create([(Role.MASTER, None), *numbers])
+            access_control = AccessControl(Credentials(self._identities.file(Role.MASTER)))
+        interceptors = [access_control.interceptor] if access_control else []
         self._server = grpc.server(
-            futures.ThreadPoolExecutor(8), interceptors=[errors], options=channels.SERVER_OPTIONS
+            futures.ThreadPoolExecutor(8),
+            interceptors=[*interceptors, errors],
+            options=channels.SERVER_OPTIONS,
         )
-        self._listener = raw_calls.listen(COORDINATOR, servicer, "127.0.0.1", errors.translate)
-        offered = self._listener if direct else None
+        self._listener = raw_calls.listen(
+            COORDINATOR, servicer, "127.0.0.1", errors.translate, 0, access_control
+        )
+        offered = self._listener if way != "gRPC" else None
         raw_calls.add_to_server(COORDINATOR, servicer, self._server, offered)
-        self._address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        port = channels.add_port(self._server, "127.0.0.1:0", access_control)
+        # A name instead of the address that is listened on: the caller may be far away.
+        self._address = f"{'localhost' if way == 'TLS' else '127.0.0.1'}:{port}"
         self._server.start()
         self._channels: dict[int, grpc.Channel] = {}
 
     def follow(self, number: int, incarnation: str = "inc") -> Any:
         """Return the entries for a server."""
-        self._channels[number] = channels.connect(self._address)
-        stub = CoordinatorStub(self._channels[number], self._address)
+        peer = None
+        if self._identities is not None:
+            credentials = Credentials(self._identities.file(Role.SERVER, number))
+            peer = credentials.to(Role.MASTER)
+        self._channels[number] = channels.connect(self._address, peer)
+        stub = CoordinatorStub(self._channels[number], self._address, peer)
         address = f"server-{number}"
         request = servers_pb2.FollowRequest(server=number, incarnation=incarnation, address=address)
         return stub.follow(request)
@@ -81,11 +116,12 @@ class Master:
         self.break_off()
 
 
-@pytest.fixture(params=["direct", "over gRPC"])
-def master(request: Any) -> Iterator[Master]:
-    master = Master(direct=request.param == "direct")
+@pytest.fixture(params=["gRPC", "TCP", "TLS", "Unix socket"])
+def master(request: Any, tmp_path: Path) -> Iterator[Master]:
+    master = Master(request.param, tmp_path)
     yield master
     master.close()
+    assert set(master.over_grpc) == {request.param == "gRPC"}
 
 
 def a_command(number: int) -> Command:
