@@ -196,7 +196,7 @@ def test_training_goes_on_after_a_restore_as_if_there_had_been_none(name: str) -
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_one_payload_of_many_tables_is_read_and_applied_like_one_of_each(
+def test_one_payload_of_many_tables_is_like_one_of_each(
     data: st.DataObject,
 ) -> None:
     """Whatever their widths and order, and also if some tables have no rows in it."""
