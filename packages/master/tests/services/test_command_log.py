@@ -117,7 +117,8 @@ class Master:
 
 
 @pytest.fixture(params=["gRPC", "TCP", "TLS", "Unix socket"])
-def master(request: Any, tmp_path: Path) -> Iterator[Master]:
+def master(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Master]:
+    monkeypatch.setattr(raw_calls, "_CONNECT_S", LONG_S)
     master = Master(request.param, tmp_path)
     yield master
     master.close()
@@ -188,3 +189,14 @@ def test_a_log_that_breaks_off_is_no_end(master: Master) -> None:
     master.break_off()
     with pytest.raises(grpc.RpcError):
         next(entries)
+
+
+def test_a_server_waits_for_a_master_that_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The calls of workers are repeated, but this one is made once."""
+    monkeypatch.setattr(raw_calls, "_CONNECT_S", 0.0)
+    master = Master("gRPC", tmp_path)
+    master.group.log.append(KeepBestValues())
+    assert next(master.follow(0)).index == 1
+    master.close()

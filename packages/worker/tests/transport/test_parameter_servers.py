@@ -29,7 +29,10 @@ from parameter_server_job import (
 )
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.identity.names import Identity
+from edl_proto.transport import raw_calls
 from edl_proto.transport.direct_connection import FrameError
+from edl_proto.transport.listener import Listener
 from edl_proto.transport.row_placement import server_of
 from edl_proto.v1 import job_pb2
 from edl_proto.v1 import parameters_pb2 as pb
@@ -172,6 +175,22 @@ def test_large_pushes_are_answered_like_small_ones(
     assert reply.outcome is PushOutcome.APPLIED
     np.testing.assert_array_equal(values, AFTER)
     np.testing.assert_array_equal(rows, [-7, -21, -3, -9, -5, -15])
+
+
+def test_all_servers_are_connected_to_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else hosts that are lost together would cost a deadline each."""
+    monkeypatch.setattr(raw_calls, "_CONNECT_S", WAIT_S)
+    together, offer = threading.Barrier(2), Listener.offer
+
+    def offer_together(listener: Listener, caller: Callable[[], Identity]) -> pb.OpenReply:
+        together.wait(WAIT_S)
+        return offer(listener, caller)
+
+    monkeypatch.setattr(Listener, "offer", offer_together)
+    job = Job(direct=True)
+    reply, _, _ = push(job)
+    assert reply.outcome is PushOutcome.APPLIED
+    job.close()
 
 
 def test_servers_are_called_directly_where_they_can_be() -> None:

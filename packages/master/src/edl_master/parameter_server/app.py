@@ -127,7 +127,6 @@ class App:
         threading.Thread(target=kernel, args=("accumulate",), name="compile", daemon=True).start()
         threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True).start()
         try:
-            grpc.channel_ready_future(self._channel).result()
             for entry in self._coordinator.follow(request):
                 self._take(entry)
         except (grpc.RpcError, FrameError) as error:

@@ -121,7 +121,11 @@ def _as_frames(method: Method) -> Callable[[Frames, grpc.ServicerContext], Frame
 
 
 class RawStub:
-    """The client side of a service; every call has a deadline and raises ``grpc.RpcError``."""
+    """The client side of a service; every call raises ``grpc.RpcError``.
+
+    Attributes:
+        address: where the server is.
+    """
 
     def __init__(
         self,
@@ -144,7 +148,7 @@ class RawStub:
         self._streams: list[Any] = [
             channel.stream_stream(service.path(name)) for name in service.methods
         ]
-        self._address = address
+        self.address = address
         self._peer = peer
         self._lock = threading.Lock()
         self._free: list[Connection] = []
@@ -166,11 +170,23 @@ class RawStub:
         for connection in free:
             connection.close()
 
+    @property
+    def must_connect(self) -> bool:
+        """Whether the next call has to connect first, which takes seconds if the host is lost."""
+        return not self._free and not self._uses_streams
+
+    @property
+    def _uses_streams(self) -> bool:
+        return self._closed or time.monotonic() < self._streams_until
+
     @contextmanager
     def call(
         self, name: str, header: Any, payloads: Sequence[memoryview], timeout_s: float | None
     ) -> Iterator[Frames]:
-        """Make a call, and give the frames of its answer; None: it may last for ever."""
+        """Make a call, and give the frames of its answer.
+
+        Without a time limit, it waits for a server that starts, and then lasts until the end.
+        """
         with self.begin(name, header, payloads, timeout_s) as answer:
             yield answer()
 
@@ -196,7 +212,7 @@ class RawStub:
         except OSError as error:
             self._drop(connection)
             self._close_free()  # the others are hardly better
-            raise translate_os_error(error, self._address) from error
+            raise translate_os_error(error, self.address) from error
         except BaseException:
             self._drop(connection)
             raise
@@ -221,15 +237,17 @@ class RawStub:
             if self._free:
                 self._used.add(connection := self._free.pop())
                 return connection
-        if self._closed or time.monotonic() < self._streams_until:
+        if self._uses_streams:
             return None
         within_s = _CONNECT_S if timeout_s is None else min(timeout_s, _CONNECT_S)
-        offered = pb.OpenReply.FromString(self._open(b"", timeout=within_s))
+        waits = timeout_s is None
+        answer = self._open(b"", timeout=None if waits else within_s, wait_for_ready=waits)
+        offered = pb.OpenReply.FromString(answer)
         for connect in self._connectors(offered, within_s):
             try:
                 return self._use(Connection(connect()))
             except OSError as error:
-                log.info("no direct connection to %s: %s", self._address, error)
+                log.info("no direct connection to %s: %s", self.address, error)
         self._streams_until = time.monotonic() + _RETRY_DIRECT_S
         return None
 
@@ -237,7 +255,7 @@ class RawStub:
         self, offered: pb.OpenReply, within_s: float
     ) -> Iterator[Callable[[], socket.socket]]:
         """Return the functions that may make a direct connection, the best one first."""
-        host = self._address.rpartition(":")[0].strip("[]")
+        host = self.address.rpartition(":")[0].strip("[]")
         if offered.HasField("local") and offered.local.host == host:
             yield lambda: connect_local(offered.local, within_s)
         if port := offered.direct_port:

@@ -60,12 +60,10 @@ class _Server:
 
     Attributes:
         stub: the server.
-        address: where it is.
         start, stop: its bytes of a payload of parameters.
     """
 
     stub: ShardStub
-    address: str
     start: int
     stop: int
 
@@ -101,11 +99,11 @@ class ParameterServerClient:
             channel = channels.connect(server.address, peer)
             self._channels.append(channel)
             stub = ShardStub(channel, server.address, peer)
-            self._servers.append(_Server(stub, server.address, server.start, server.stop))
+            self._servers.append(_Server(stub, server.start, server.stop))
         self._places = PayloadOffsets.of(model.variables)
         self._dims = [table.dim for table in model.tables]
         self._log_index = log_index
-        self._calls = ServerCalls([server.address for server in self._servers])
+        self._calls = ServerCalls(server.stub for server in self._servers)
         self._known: deque[PartitionedIds] = deque(maxlen=_KNOWN_REQUESTS)
 
     def close(self) -> None:
@@ -275,7 +273,7 @@ class ParameterServerClient:
 
     def _partition(self, tables: tuple[TableRows, ...], ids: memoryview) -> PartitionedIds:
         """Divide ids among the servers, unless that was done when their rows were requested."""
-        for known in self._known:
+        for known in tuple(self._known):  # another thread may add to it
             if known.is_of(tables, ids):
                 return known
         divided = PartitionedIds(tables, ids, self._dims, len(self._servers))

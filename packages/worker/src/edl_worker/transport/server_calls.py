@@ -11,6 +11,7 @@ import grpc
 
 from edl_proto.errors import EdlError
 from edl_proto.transport.direct_connection import FrameError
+from edl_proto.transport.parameters import ShardStub
 from edl_proto.transport.raw_calls import Pending, finish
 
 PASSING = frozenset(
@@ -65,19 +66,19 @@ class ServerCalls:
     ``FrameError`` if a server has refused, or the master cannot be reached.
 
     Args:
-        addresses: of the servers, in their order.
+        stubs: of the servers, in their order.
     """
 
-    def __init__(self, addresses: Iterable[str]) -> None:
-        self._addresses = tuple(addresses)
-        self._threads = ThreadPoolExecutor(len(self._addresses), thread_name_prefix="servers")
+    def __init__(self, stubs: Iterable[ShardStub]) -> None:
+        self._stubs = tuple(stubs)
+        self._threads = ThreadPoolExecutor(len(self._stubs), thread_name_prefix="servers")
 
     def close(self) -> None:
         self._threads.shutdown(wait=False)
 
     def call(self, act: Callable[[int], T], check_master: CheckMaster) -> list[T]:
         """Do something with all servers, each in a thread of its own."""
-        outcomes = self._threads.map(_attempt(act), range(len(self._addresses)))
+        outcomes = self._threads.map(_attempt(act), range(len(self._stubs)))
         return self._results(list(outcomes), check_master)
 
     def exchange(
@@ -86,15 +87,16 @@ class ServerCalls:
         """Send a request to all servers, then receive all answers.
 
         To hand a small call over to another thread costs more than the call. So this thread makes
-        all of them, unless there is much to copy.
+        all of them, unless there is much to copy, or to connect comes first: no server waits until
+        the connection to another one has failed.
 
         Args:
             begin: begins the call of a server.
             nbytes: of requests and answers.
         """
-        if nbytes >= _WORTH_THREADS:
+        if nbytes >= _WORTH_THREADS or any(stub.must_connect for stub in self._stubs):
             return self.call(lambda number: finish(begin(number)), check_master)
-        calls = [begin(number) for number in range(len(self._addresses))]
+        calls = [begin(number) for number in range(len(self._stubs))]
         sent = [_attempt(next)(call) for call in calls]
         outcomes: list[_Outcome[Any]] = [
             one if one.error else _attempt(finish)(call)
@@ -116,7 +118,9 @@ class ServerCalls:
                 and EdlError.from_rpc(error) is None
             ):
                 cause = f"{error.code().name}: {error.details()}"
-                raise ParameterServerLostError(number, self._addresses[number], cause) from error
+                raise ParameterServerLostError(
+                    number, self._stubs[number].address, cause
+                ) from error
         raise errors[0]
 
 
