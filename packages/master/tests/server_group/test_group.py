@@ -76,8 +76,7 @@ class Servers:
         self._left[number] = 1
         found = next(self._entries[number], None)
         assert found is not None, "the log index counts a command that was not appended"
-        (entry,) = servers_pb2.CommandEntries.FromString(found).entries
-        return entry
+        return servers_pb2.CommandEntry.FromString(found)
 
     def catch_up(self) -> None:
         """Apply exactly the commands that the log index counts, and no more."""

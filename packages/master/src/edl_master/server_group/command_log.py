@@ -18,7 +18,7 @@ _POLL_S = 1.0
 
 
 class CommandLog:
-    """The entries of the log, in a queue for each server, as bytes of ``CommandEntries``.
+    """The entries of the log, serialized, in a queue for each server.
 
     Args:
         job: what the user submitted.
@@ -88,12 +88,12 @@ class CommandLog:
         """Yield all entries for one server, as they come; it ends with the log or the call."""
         while is_wanted():
             try:
-                entries = self._queues[server].get(timeout=_POLL_S)
+                entry = self._queues[server].get(timeout=_POLL_S)
             except queue.Empty:
                 continue
-            if entries is None:
+            if entry is None:
                 return
-            yield entries
+            yield entry
 
     def close(self) -> None:
         """End the log."""
@@ -101,6 +101,6 @@ class CommandLog:
             each.put(None)
 
     def _put(self, entry: servers_pb2.CommandEntry) -> None:
-        entries = servers_pb2.CommandEntries(entries=[entry]).SerializeToString()
+        serialized = entry.SerializeToString()
         for each in self._queues:
-            each.put(entries)
+            each.put(serialized)

@@ -191,8 +191,7 @@ class CoordinatorStub(RawStub):
         """
         with self.call("Follow", request, (), None) as frames:
             first_frame(frames)
-            for message in messages(frames):
-                yield from servers_pb2.CommandEntries.FromString(message).entries
+            yield from map(servers_pb2.CommandEntry.FromString, messages(frames))
 
 
 def _receive(

@@ -27,8 +27,8 @@ class FollowRequest(_message.Message):
     (docs/adr/0010). Each applies the master's command log; workers call the raw
     methods of each of them (parameters.proto).
 
-    /edl.v1.Coordinator/Follow, a raw method of parameters.proto: header -> FollowReply + CommandEntries,
-    each after its length (uint32, little-endian), as they come; a length of 0 ends the log.
+    /edl.v1.Coordinator/Follow, a raw method of parameters.proto: header -> FollowReply + each CommandEntry
+    after its length (uint32, little-endian), as they come; a length of 0 ends the log.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -314,28 +314,6 @@ class CommandEntry(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
 Global___CommandEntry: _TypeAlias = CommandEntry  # noqa: Y015
-
-@_typing.final
-class CommandEntries(_message.Message):
-    """Successive entries."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ENTRIES_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___CommandEntry]: ...
-    def __init__(
-        self,
-        *,
-        entries: _abc.Iterable[Global___CommandEntry] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___CommandEntries: _TypeAlias = CommandEntries  # noqa: Y015
 
 @_typing.final
 class ServerReport(_message.Message):
