@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from edl_master.control.worker_instances import PlatformFactory, platform_for_job
 from edl_master.server_group.processes import ServerLauncher, local_servers
+from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.identity.folder import IdentityFolder
 
 
@@ -53,3 +54,13 @@ def reachable(host: str, *, bare: bool = False) -> str:
     """Return the address that a listener on ``host`` has for programs of the same machine."""
     local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{local}]" if ":" in local and not bare else local
+
+
+def stale_master(job: str) -> EdlError:
+    """Return the error that says that a later master has taken over the job."""
+    return EdlError(
+        ErrorCode.STALE_INCARNATION,
+        f"another master of {job} has taken over; this one writes no result",
+        where="the master",
+        remedy="The later master continues the job.",
+    )

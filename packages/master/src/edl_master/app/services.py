@@ -21,7 +21,7 @@ from edl_master.adapters.profiles import ProfileFiles
 from edl_master.adapters.tcp_ports import is_free
 from edl_master.adapters.timeline_file import TimelineFile
 from edl_master.app.collectors import build_collectors
-from edl_master.app.host_environment import HostEnvironment, reachable
+from edl_master.app.host_environment import HostEnvironment, reachable, stale_master
 from edl_master.app.state import MasterState
 from edl_master.config.job_config import Config
 from edl_master.config.optimizer_plugins import find_installed_rule
@@ -58,7 +58,7 @@ from edl_master.servicers.push_report import PushReporter
 from edl_master.servicers.replicas import ReplicasServicer
 from edl_master.servicers.servers import ServersServicer
 from edl_master.servicers.tasks import JobParameters, TaskFiles, TasksServicer, WorkerRecords
-from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.errors import EdlError
 from edl_proto.identity.access_control import AccessControl
 from edl_proto.identity.credentials import Credentials
 from edl_proto.identity.names import Role
@@ -390,13 +390,3 @@ class MasterServices:
             reporter,
             self._incarnation,
         )
-
-
-def stale_master(job: str) -> EdlError:
-    """Return the error that says that a later master has taken over the job."""
-    return EdlError(
-        ErrorCode.STALE_INCARNATION,
-        f"another master of {job} has taken over; this one writes no result",
-        where="the master",
-        remedy="The later master continues the job.",
-    )
