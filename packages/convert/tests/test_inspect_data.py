@@ -98,9 +98,7 @@ def test_damage_is_found_by_check(edl: Call, tmp_path: Path) -> None:
     assert "nothing matches" in edl("data", "inspect", "b*", code=3).err
 
 
-@pytest.mark.parametrize(
-    ("header", "reason"), [("a,a", "'a' twice"), ("a,", "a name is missing"), ("1,2", "numbers")]
-)
+@pytest.mark.parametrize(("header", "reason"), [("a,a", "'a' twice"), ("a,", "a name is missing")])
 def test_a_header_to_correct(edl: Call, tmp_path: Path, header: str, reason: str) -> None:
     (tmp_path / "t.csv").write_text(f"{header}\n1,2\n")
     err = edl("data", "inspect", "t.csv", code=3).err

@@ -82,7 +82,7 @@ def test_without_a_header_every_line_is_a_record(path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"1,2.5,-3e4\n4,5,6\n", "only numbers"),
+        (b"1,2.5,-3e4\n4,5,6\n", "has only numbers"),
         (b"a,,c\n1,2,3\n", "a name is missing"),
         (b"a,b,a\n1,2,3\n", "'a' twice"),
         (b"\xff,b\n1,2\n", "is not UTF-8"),
@@ -96,6 +96,27 @@ def test_what_is_no_csv_with_a_header(path: Path, content: bytes, reason: str) -
         recordio.open_source(str(path)).index()
     with pytest.raises(recordio.DamagedFile, match=reason):
         list(recordio.open_source(str(path)).read(0, 9, hint=(0, 0)))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "1,2.5,-3e4\n4,5,6\n",
+        "0,0,5\n0,1,2\n",
+        "0,,5\n0,1,2\n",
+        "5.1,3.5,Iris-setosa\n4.9,3,Iris-setosa\n5,3,Iris-virginica\n",
+        "39, State-gov, Bachelors\n50, Private, HS-grad\n38, Private, Bachelors\n",
+    ],
+)
+def test_a_first_row_is_no_header(path: Path, rows: str) -> None:
+    path.write_text(rows)
+    with pytest.raises(recordio.NoHeader, match="the first line must name the columns"):
+        recordio.open_source(str(path)).index()
+
+
+def test_some_names_are_numbers(path: Path) -> None:
+    path.write_text("city,2019,2020\nBern,1,2\nBern,2019,2020\n")
+    assert recordio.open_source(str(path)).columns == ("city", "2019", "2020")
 
 
 def test_lines_and_quotes_longer_than_a_window(path: Path) -> None:

@@ -19,6 +19,7 @@ from edl_convert.source import ConversionOptions
 from edl_convert.source_files import open_bytes, open_text
 from edl_proto.errors import EdlError, ErrorCode
 from recordio import example_batch
+from recordio.formats.csvfile import check_header
 
 _BATCH = 4096
 _CSV_BATCH = 512
@@ -97,8 +98,14 @@ class CsvTableSource:
             yield batch
 
     def _header(self, file: str) -> list[str]:
-        for _, row in self._raw(file):
-            return [name.strip() for name in row]
+        rows = (row for _, row in self._raw(file))
+        for row in rows:
+            names = [name.strip() for name in row]
+            try:
+                check_header(file, names, rows)
+            except recordio.NoHeader as error:
+                raise data_files.record_error(error, file) from None
+            return names
         raise EdlError(
             ErrorCode.DATA_EMPTY,
             "the file has no header line",

@@ -12,6 +12,7 @@ for record in recordio.open_source("a.recordio").read(0, 10):
 from recordio.errors import (
     ChangedFile,
     DamagedFile,
+    NoHeader,
     NoSuchData,
     RecordError,
     UnknownFormat,
@@ -28,6 +29,7 @@ __all__ = [
     "DamagedFile",
     "Hint",
     "Index",
+    "NoHeader",
     "NoSuchData",
     "RecordError",
     "Source",

@@ -67,3 +67,16 @@ class DamagedFile(RecordError):
 
     def __reduce__(self) -> tuple[type[DamagedFile], tuple[str, int | None, int, str, str]]:
         return type(self), (self.uri, self.chunk, self.offset, self.reason, self.unit)
+
+
+class NoHeader(DamagedFile):
+    """A CSV file is intact, but its first line is a row instead of the names of its columns.
+
+    Attributes:
+        remedy: what to do, for messages.
+    """
+
+    remedy = (
+        "Write a line with the names of the columns above it, such as id,price,label. If these "
+        "are the names, use names that are no numbers, such as column_0."
+    )

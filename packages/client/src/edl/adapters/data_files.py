@@ -132,6 +132,10 @@ def check_records(patterns: Iterable[str], form: str, option: str) -> None:
 
 def record_error(error: recordio.RecordError, file: str) -> EdlError:
     """Return the error for a file whose records cannot be read."""
+    if isinstance(error, recordio.NoHeader):
+        return EdlError(
+            ErrorCode.DATA_UNREADABLE, error.reason, where=f"{error.uri}:1", remedy=error.remedy
+        )
     if isinstance(error, recordio.DamagedFile):
         chunk = "" if error.chunk is None else f"{error.unit} {error.chunk}, "
         return EdlError(

@@ -213,6 +213,10 @@ def _open(uri: str, format: str, option: str) -> DataFile:
         columns, index = tuple(source.columns or ()), source.index()
         fields = describe_fields(source) if index.records else None
         return DataFile(uri, source.format, columns, index, source.version, fields)
+    except recordio.NoHeader as error:
+        raise EdlError(
+            ErrorCode.DATA_UNREADABLE, error.reason, where=f"{error.uri}:1", remedy=error.remedy
+        ) from error
     except recordio.DamagedFile as error:
         raise EdlError(
             ErrorCode.DATA_DAMAGED,

@@ -7,10 +7,10 @@ import io
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from recordio.errors import DamagedFile
+from recordio.errors import DamagedFile, NoHeader
 from recordio.formats.ranges import RangeReader
 from recordio.source import Hint, Index
 from recordio.storage.range_cache import RangeCache
@@ -21,6 +21,9 @@ _BLOCK_RECORDS = 1024
 
 _HEADER_BYTES = 64 << 10
 """The size of the first request for the header line."""
+
+_ROWS = 1000
+"""Rows that a doubtful header is compared with."""
 
 _MAX_LINE = 64 << 20
 _BOM = b"\xef\xbb\xbf"
@@ -59,6 +62,30 @@ def is_not_finite(cell: str) -> bool:
         return False
 
 
+def check_header(uri: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Refuse a first line that is a row of the table, which would be lost as its header.
+
+    Args:
+        uri: the file.
+        names: the cells of the first line.
+        rows: those of the lines after it; some are read if the first line alone does not tell.
+
+    Raises:
+        NoHeader: all names are numbers, or one is, and another is a value of its own column.
+    """
+    numbers = [_is_number(name) for name in names if name]
+    if not any(numbers):
+        return
+    if all(numbers):
+        raise NoHeader(uri, None, 0, "the first line must name the columns, but has only numbers")
+    texts = {at: name for at, name in enumerate(names) if name and not _is_number(name)}
+    for row in itertools.islice(rows, _ROWS):
+        for at, name in texts.items():
+            if at < len(row) and row[at].strip() == name:
+                reason = f"but has numbers, and {name!r}, which is a value of later rows"
+                raise NoHeader(uri, None, 0, f"the first line must name the columns, {reason}")
+
+
 def join_row(fields: Iterable[Any]) -> bytes:
     """Return a row with these fields, quoted where need be: what ``split_row`` takes apart."""
     text = io.StringIO()
@@ -92,16 +119,17 @@ class CsvSource(RangeReader):
         """The names of the columns, from the header line; None without one.
 
         Raises:
-            DamagedFile: the first line names no columns: it is not text, a name is missing or
-                comes twice, or all are numbers.
+            NoHeader: the first line is a row.
+            DamagedFile: it names no columns for another reason: it is not text, or a name is
+                missing or comes twice.
         """
         if self._header and self._columns is None:
             with streaming(self.uri, pin=self._pin, wanted=(0, _HEADER_BYTES)) as stream:
-                _, line = next(self._lines(stream, -1), (0, b""))
-            self._columns = self._names(line)
+                lines = (line for _, line in self._lines(stream, -1))
+                self._columns = self._names(next(lines, b""), map(split_row, lines))
         return self._columns
 
-    def _names(self, line: bytes) -> tuple[str, ...]:
+    def _names(self, line: bytes, rows: Iterable[Sequence[str]]) -> tuple[str, ...]:
         def header_error(reason: str) -> DamagedFile:
             return DamagedFile(self.uri, None, 0, f"the first line {reason}")
 
@@ -117,14 +145,13 @@ class CsvSource(RangeReader):
             names = tuple(name.strip() for name in next(csv.reader([text]), []))
         except csv.Error as error:
             raise header_error(f"cannot be read: {error}") from error
+        check_header(self.uri, names, rows)
         duplicates = sorted({name for name in names if names.count(name) > 1})
         if "" in names or duplicates:
             repeated = f"{', '.join(map(repr, duplicates))} twice"
             raise header_error(
                 "must name each column once: " + (repeated if duplicates else "a name is missing")
             )
-        if names and all(map(_is_number, names)):
-            raise header_error("must name the columns, but holds only numbers")
         return names
 
     def _scan(self) -> Index:
