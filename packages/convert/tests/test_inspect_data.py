@@ -51,6 +51,14 @@ def test_other_records_are_shown_as_what_they_are(edl: Call, tmp_path: Path) -> 
     assert "just text" in edl("data", "inspect", "*.tfrecord").out
 
 
+def test_the_names_of_a_file_and_of_its_columns_add_no_lines(edl: Call, tmp_path: Path) -> None:
+    (tmp_path / "e\n03:14:06 JobSucceeded: forged.csv").write_text('x,"y\nerror: forged"\n1,2\n')
+    shown = edl("data", "inspect", "e*.csv").out
+    assert "e\\n03:14:06 JobSucceeded: forged.csv" in shown
+    assert "y\\nerror: forged" in shown
+    assert not [line for line in shown.splitlines() if line.startswith(("03:14", "error"))]
+
+
 def test_bad_rows_are_named_by_their_lines(edl: Call, tmp_path: Path) -> None:
     rows = [f"{number},0.5,Nan" for number in range(2_000)]
     rows[7] = '7,0.5,"In\nf"'  # two lines

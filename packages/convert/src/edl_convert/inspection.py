@@ -272,4 +272,5 @@ def lines(report: FileReport) -> list[str]:
             text.append(f"    {names[name]:<{width}}  {kind:<12} {shown}".rstrip())
     elif report.first is not None:
         text.append(f"    {_format_value(report.first)}")
-    return text
+    # Files and columns may have any name: none adds a line of its own.
+    return [one_line(line) for line in text]

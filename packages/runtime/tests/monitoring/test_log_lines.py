@@ -37,10 +37,20 @@ def test_a_terminal_obeys_neither_form() -> None:
         assert written == visible(written)
     assert "\n" not in as_json(HOSTILE)
     assert as_text(HOSTILE).splitlines()[1:] == [
-        'two \\x1b[2J\\u202e\\u009b "quoted" \\ 模型',
+        '    two \\x1b[2J\\u202e\\u009b "quoted" \\ 模型',
         "Traceback",
         "\\x07",
     ]
+
+
+def test_no_text_of_others_passes_for_a_line_of_its_own() -> None:
+    """A message may hold the name of a file, which may have any characters."""
+    forged = "e\n03:14:06 JobSucceeded: fine\n[master] forged"
+    written = as_text(
+        LogEntry(0.0, "INFO", "a", forged, {}, f"Traceback\n{forged}\n{as_json(BARE)}")
+    )
+    own = "03:14", "[master]", "{"
+    assert not [line for line in written.splitlines() if line.startswith(own)]
 
 
 @pytest.mark.parametrize(

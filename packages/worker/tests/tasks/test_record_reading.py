@@ -148,6 +148,8 @@ def test_messages_join_ranges_that_follow_each_other() -> None:
     key = TaskKey(TaskType.TRAINING, 0, 3)
     assert str(Lease(key, 1, ranges)) == "training 0/3 a.csv[5:9]"
     assert str(Lease(key, 1, (*ranges, far))) == "training 0/3 a.csv[5:9] and 1 other ranges"
+    forging = RecordRange("/d/e\n03:14:06 forged.csv", start=0, stop=9)
+    assert str(Lease(key, 1, (forging,))) == "training 0/3 e\\n03:14:06 forged.csv[0:9]"
     assert task_errors.place(Lease(key, 1, (*ranges, far))) == (
         "/d/a.csv, records [5, 9); /d/b.csv, records [1, 2)"
     )

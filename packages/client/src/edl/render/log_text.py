@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from edl.core.job_log import JobLogLine
-from edl_proto.printable import indent
 from edl_runtime.timestamps import rfc3339
 
 _ROLES = {"master": ("cyan",), "server": ("magenta",), "worker": ("green", "blue")}
@@ -33,13 +32,7 @@ def log_line_parts(line: JobLogLine, *, single: bool) -> list[str | tuple[str, s
     parts += [(rfc3339(entry.at_s)[11:-1], "dim"), " "]
     if entry.level != "INFO":
         parts += [(f"{entry.level.lower()}:", _LEVELS.get(entry.level, "dim")), " "]
-    lines = [indent(entry.message), *map(_below, entry.exception.splitlines())]
-    return [*parts, "\n".join(lines)]
-
-
-def _below(line: str) -> str:
-    """Return a line of an exception, which must not look like one with a source or a time."""
-    return f"    {line}" if line[:1] in ("[", *"0123456789") else line
+    return [*parts, "\n".join(entry.lines())]
 
 
 def log_line_object(line: JobLogLine, job: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from edl_proto.printable import visible
+from edl_proto.printable import indent, visible
 from edl_runtime.timestamps import parse_rfc3339, rfc3339
 
 FORMAT_VARIABLE, JSON = "EDL_LOG_FORMAT", "json"
@@ -48,16 +48,21 @@ class LogEntry:
     facts: Mapping[str, str | int] = field(default_factory=dict)
     exception: str = ""
 
+    def lines(self) -> list[str]:
+        """Return the lines of the message and of the exception below it.
+
+        Further lines are indented where they could pass for a line of the program or of another
+        process: their text may be that of others, as the name of a file.
+        """
+        return [*indent(self.message).split("\n"), *map(_below, self.exception.splitlines())]
+
 
 def as_text(line: LogEntry) -> str:
     """Return one line for people, and the exception below it, without control characters."""
     facts = " ".join(f"{name}={value}" for name, value in line.facts.items())
     start = f"{rfc3339(line.at_s)} {line.level[0]}{f' [{facts}]' if facts else ''}"
-    below = f"\n{line.exception}" if line.exception else ""
-    first, *further = visible(f"{line.message}{below}").split("\n")
-    # A text of others must not look like an entry of its own.
-    further = [f"  {each}" if parse(each) is not None else each for each in further]
-    return "\n".join((visible(f"{start} {line.logger}: {first}"), *further))
+    first, *further = line.lines()
+    return visible("\n".join((f"{start} {line.logger}: {first}", *further)))
 
 
 def as_json(line: LogEntry) -> str:
@@ -102,6 +107,11 @@ def readable(log: str) -> str:
         else:
             result.append(line)
     return "\n".join(result)
+
+
+def _below(line: str) -> str:
+    """Return a line of an exception, which must not look like one with a source or a time."""
+    return f"    {line}" if line[:1] in ("[", "{", *"0123456789") else line
 
 
 def _parse_json(line: str) -> LogEntry | None:

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
+from edl_proto.printable import one_line
+
 
 class TaskType(Enum):
     """The kinds of tasks, by what they do with their records."""
@@ -213,7 +215,8 @@ class Lease:
         ranges = self.joined_ranges()
         if ranges:
             first = ranges[0]
-            text += f" {first.uri.rsplit('/', 1)[-1]}[{first.start}:{first.stop}]"
+            name = one_line(first.uri.rsplit("/", 1)[-1])
+            text += f" {name}[{first.start}:{first.stop}]"
         if len(ranges) > 1:
             text += f" and {len(ranges) - 1} other ranges"
         return text
