@@ -53,6 +53,21 @@ def test_a_project_does_not_replace_what_protects_the_user(project: Path, name: 
     assert values(project, **{option: "/flag"})[option] == "/flag"
 
 
+@pytest.mark.parametrize("platform", ["processes", " Processes"])
+def test_a_project_does_not_switch_off_the_check_of_signatures(
+    project: Path, platform: str
+) -> None:
+    (project / "edl.toml").write_text(f"platform = '{platform}'\n")
+    user_file(project, "platform = 'docker'\n")
+    assert values(project)["platform"] == platform, "the user asks for no signature"
+    assert values(project, image_public_key="/mine")["platform"] == "docker"
+    user_file(project, "platform = 'docker'\nimage-public-key = '/mine'\n")
+    assert values(project)["platform"] == "docker"
+    assert values(project, platform="processes")["platform"] == "processes"
+    (project / "edl.toml").write_text("platform = 'kubernetes'\n")
+    assert values(project)["platform"] == "kubernetes", "its images are checked as well"
+
+
 def test_a_section_of_a_verb_goes_before_what_all_share(project: Path) -> None:
     (project / "edl.toml").write_text("minibatch-size = 1\n[predict]\nminibatch-size = 256\n")
     assert values(project)["minibatch_size"] == 1

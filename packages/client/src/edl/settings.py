@@ -1,6 +1,7 @@
 """Sources of option values: flag, variable, project file and user file, in this order.
 
-For options that protect the user, the user file goes before the project file.
+For options that protect the user, the user file goes before the project file. So does its platform,
+if the user asks for signed images and the project for none.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from edl.core.locations import absolute
 from edl.core.options import BY_NAME, Given, Option, Verb, options_of, unknown
 from edl.core.options.kubernetes import ClusterChoice
-from edl.core.platforms import KUBERNETES
+from edl.core.platforms import KUBERNETES, PROCESSES
 from edl.core.problem import usage
 
 command_flags: ContextVar[Mapping[str, str] | None] = ContextVar("command_flags", default=None)
@@ -91,15 +92,25 @@ def gather(
     found: dict[str, Given] = {}
     if project := project_file(cwd, environ):
         found.update(project.find_given(verb))
-    if own := user_file(environ):
-        given = own.find_given(verb).items()
-        found |= {n: v for n, v in given if n not in found or BY_NAME[n].protects_user}
+    file = user_file(environ)
+    own = file.find_given(verb) if file else {}
+    found |= {n: v for n, v in own.items() if n not in found or BY_NAME[n].protects_user}
     for option in options_of(verb):
         value = environ.get(option.variable)
         if value and not option.per_run:
             found[option.name] = Given(value, f"${option.variable}", explicit=False)
     found.update(flags)
+    if "platform" in own and _switches_off_signatures(found):
+        found["platform"] = own["platform"]
     return found
+
+
+def _switches_off_signatures(found: Mapping[str, Given]) -> bool:
+    """Return whether the user asks for signed images, and the project's platform uses none."""
+    key, platform = found.get("image_public_key"), found["platform"]
+    asked = key is not None and not key.from_project
+    in_processes = str(platform.value).strip().lower() == PROCESSES.name
+    return asked and platform.from_project and in_processes
 
 
 def cluster_choice(environ: Mapping[str, str], cwd: Path) -> ClusterChoice | None:
