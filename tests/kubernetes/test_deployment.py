@@ -270,7 +270,10 @@ def test_the_namespace_of_jobs_refuses_pods_that_are_not_restricted(deployed: Cl
     assert 'violates PodSecurity "restricted' in refused.value.stderr
 
 
-METADATA = ("169.254.169.254", "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254")
+METADATA = (
+    *("169.254.169.254", "100.100.100.200", "168.63.129.16", "192.0.0.192"),
+    *("fd00:ec2::254", "fd20:ce::254", "fd00:c1::a9fe:a9fe"),
+)
 
 
 @pytest.mark.parametrize(
