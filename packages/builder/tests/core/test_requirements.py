@@ -87,6 +87,15 @@ REFUSED = [
         "--extra-index-url https://x.LOCALHOST",
         "a @ https://017.1/a",
     ),
+    # Names that lead to this machine, its network or its cluster.
+    *(
+        "a @ https://ip6-localhost/a.whl",
+        "a @ https://localhost.localdomain/a.whl",
+        "-i https://i/",
+    ),
+    *("a @ https://intranet/a.whl", "-f https://metadata.google.internal/", "-i https://x.svc/s"),
+    *("a @ https://host.docker.internal/a.whl", "-i https://kubernetes.default.svc.cluster.local"),
+    *("-i https://printer.LOCAL/s", "a @ https://localhost6.localdomain6/a.whl"),
     # A comment that continues nothing, with an option under it.
     *("# x \\\n-r other.txt", "  # x \\\n--extra-index-url http://x.com", "a # x\n-e ."),
     *("a \\\n# x \\\n-e git+file:///etc", "# -*- coding: utf-7 -*-\n+AC0-r x"),
@@ -95,6 +104,11 @@ REFUSED = [
     *("a\x0b-r x", "a\x0c-r x", "a\x1c-r x", "a\x85-r x", "a\u2028-r x", "a\0", "\x1b[2J"),
     *("numpy\u200b", "\uff0dr x", "\u2212r x", "nu\u043cpy", "a\u00a0-r x", "--index-url\u00a0x"),
 ]
+
+
+@pytest.mark.parametrize("host", ["pypi.org", "local.example.com", "internal.io", "mylocal.de"])
+def test_public_hosts_are_accepted(host: str) -> None:
+    assert read_requirements(f"-i https://{host}/simple".encode())
 
 
 @pytest.mark.parametrize("text", REFUSED)

@@ -16,6 +16,11 @@ _HOST = re.compile(
     r"(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*"
 )
 _NUMBERS = re.compile(r"(?:0x[0-9a-f]+|[0-9]+)(?:\.(?:0x[0-9a-f]+|[0-9]+))*")
+_PRIVATE_DOMAINS = frozenset(
+    {"localhost", "localdomain", "localdomain6", "local", "internal", "svc"}
+)
+"""Names in these lead to this machine, its network or its cluster, wherever they are resolved."""
+
 _PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9._~+@=-]+)+/?")
 _CREDENTIAL = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -110,9 +115,13 @@ def _allowed_url(text: str, policy: SourcePolicy) -> GitUrl:
 
 
 def is_public_name(host: str) -> bool:
-    """Tell whether a host is a name in lower case, and not an address in any notation."""
+    """Tell whether a host is a name in lower case of the public internet, and not an address.
+
+    Only the network can keep what a public name resolves to from being private.
+    """
+    _, dot, domain = host.rpartition(".")
     is_numeric = _is_address(host) or _NUMBERS.fullmatch(host)
-    is_own = host == "localhost" or host.endswith(".localhost")
+    is_own = not dot or domain in _PRIVATE_DOMAINS
     return not is_numeric and not is_own and _HOST.fullmatch(host) is not None
 
 
