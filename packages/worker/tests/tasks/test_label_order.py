@@ -9,11 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from example_data import example
+from google.protobuf import json_format
 from model_files import LOSS, MODEL, REST
 from trial_jobs import load
 from zoo_folder import ZooFolder
 
 import recordio
+from edl_proto.v1 import job_pb2
+from edl_worker.engines.tensorflow.framework import TensorFlow
+from edl_worker.tasks.job_check import run_check
 
 TOTAL = 400
 
@@ -42,6 +46,18 @@ def test_labels_in_long_runs_without_shuffling(
     assert "the labels come in long runs, and --no-shuffle keeps that order" in warning
     assert "edl data convert --shuffle" in warning
     assert warnings(zoo, data, shuffle=True) == ()
+
+
+def test_the_check_of_a_job_warns_before_it_starts(zoo: ZooFolder, tmp_path: Path) -> None:
+    zoo.write("mine.py", REST + LOSS + MODEL)
+    data = write(tmp_path / "sorted.recordio", [n * 2 // TOTAL for n in range(TOTAL)])
+    spec = job_pb2.JobSpec(name="tried", type=job_pb2.TRAIN, data=[data], minibatch_size=8)
+    spec.model.model_zoo, spec.model.model_def = str(zoo.root), "mine"
+    spec.training.local_steps = 1
+    path = tmp_path / "spec.json"
+    path.write_text(json_format.MessageToJson(spec))
+    (warning,) = run_check(path, TensorFlow())["warnings"]
+    assert "the labels come in long runs" in warning
 
 
 def test_a_file_for_each_label(zoo: ZooFolder, tmp_path: Path) -> None:

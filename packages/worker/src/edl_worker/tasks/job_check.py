@@ -14,6 +14,7 @@ from edl_worker.core.job import JobDescription, JobType
 from edl_worker.core.step_engine import Framework, ModelSummary
 from edl_worker.model_file.errors import ContractErrors
 from edl_worker.tasks import loaded_model
+from edl_worker.tasks.label_order import warn_of_sorted_labels
 from edl_worker.tasks.trial_run import run_trial
 
 _STRATEGIES = {True: "allreduce", False: "parameter-server", None: None}
@@ -26,7 +27,7 @@ def run_check(spec_json_path: str | Path, framework: Framework) -> dict[str, Any
     numbers; None if only data can show it), ``inputs`` (name, shape and dtype of each, or None),
     ``metrics``, ``strategy`` (of training, as ``--strategy`` names it; None if only data can show
     it), ``errors`` (``edl.v1.Error`` as JSON) and ``warnings`` (what the trained model will
-    lack, and metrics that are no numbers).
+    lack, metrics that are no numbers, and data sorted by label).
     """
     with contextlib.redirect_stdout(sys.stderr):  # a model file may print
         return _run_check(Path(spec_json_path), framework)
@@ -66,6 +67,7 @@ def _check(job: JobDescription, framework: Framework) -> tuple[ModelSummary, tup
     loaded = loaded_model.load(job, {"job": job.name, "worker_id": 0, "master": ""}, framework)
     warnings = run_trial(loaded)
     if loaded.steps is not None:
+        warnings += warn_of_sorted_labels(loaded.engine.source, loaded.job)
         warnings += loaded.steps.describe().warnings
         warnings += loaded.exporter.expected_warnings(traces=True)
     summary = loaded.engine.summarize()
