@@ -60,7 +60,8 @@ def files_of(job: Submission) -> ZooFiles:
 def find_outside_files(job: Submission, files: ZooFiles) -> tuple[str, ...]:
     """Return a warning for each file outside the zoo that the code of a job reads at its import.
 
-    These are the files that the source text shows; a worker hears of all.
+    A path relative to the working folder leads outside, as a job runs a copy of its zoo. These are
+    the files that the source text shows; a worker hears of all.
     """
     root = Path(job.model_zoo).resolve()
     own = [root / file for each in candidates(job.model_def) for file in each.files]
@@ -76,10 +77,11 @@ def find_outside_files(job: Submission, files: ZooFiles) -> tuple[str, ...]:
             continue
         for number, text in found:
             path = os.path.abspath(text)
-            if os.path.isfile(path) and outside_files.is_outside(path, root):
+            is_outside = outside_files.is_outside(path, root) or not os.path.isabs(text)
+            if os.path.isfile(path) and is_outside and outside_files.is_data(path):
                 lines.setdefault(path, f"{file.name}:{number}")
     return tuple(
-        outside_files.describe(path, line)
+        outside_files.describe(path, line, root)
         for path, line in islice(lines.items(), outside_files.MAX_FILES)
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from pathlib import Path
 
 
 class JobType(Enum):
@@ -48,6 +49,11 @@ class ModelReference:
     copies: str = ""
     code_sha256: str = ""
     learning_rate: float | None = None
+
+    @property
+    def submitted_zoo(self) -> Path | None:
+        """The folder that the zoo is a copy of; None if it is no copy."""
+        return Path(self.model_zoo.removeprefix(self.copies)) if self.copies else None
 
     def override_with(self, other: ModelReference) -> ModelReference:
         """Return these options, replaced by every option of the other that is given."""

@@ -17,14 +17,14 @@ def name_submitted_files(error: EdlError, model: ModelReference) -> EdlError:
 
     A file that the copy lacks, and the submitted zoo has, becomes the remedy.
     """
-    if not model.copies:
+    zoo = model.submitted_zoo
+    if zoo is None:
         return error
     prefixes = sorted({model.copies, str(Path(model.copies).resolve())}, key=len, reverse=True)
     copies = re.compile("|".join(map(re.escape, prefixes)))
     texts = (error.what, error.where, error.detail)
     what, where, detail = (copies.sub("", text) for text in texts)
     remedy = copies.sub("", error.remedy)
-    zoo = Path(model.model_zoo.removeprefix(model.copies))
     for prefix in prefixes:
         for found in re.findall(re.escape(prefix) + f"({_PATH_END})", error.what):
             submitted, copied = Path(os.path.abspath(found)), Path(prefix + found)

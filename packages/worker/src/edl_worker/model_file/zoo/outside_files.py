@@ -17,9 +17,14 @@ from edl_worker.model_file.zoo.module_loaders import find_running_line
 
 
 class OutsideFiles:
-    """The files that the code of a zoo has read and that are not in its folder."""
+    """The files that the code of a zoo has read and that are not in its folder.
 
-    def __init__(self) -> None:
+    Args:
+        submitted: the folder that was submitted, if the zoo is a copy of it.
+    """
+
+    def __init__(self, submitted: Path | None = None) -> None:
+        self._submitted = submitted
         self._lines: dict[str, str] = {}
         self._began_ns = time.time_ns()
 
@@ -48,7 +53,10 @@ class OutsideFiles:
 
     def describe(self) -> tuple[str, ...]:
         """Return a warning for each file."""
-        return tuple(outside_files.describe(path, line) for path, line in self._lines.items())
+        return tuple(
+            outside_files.describe(path, line, self._submitted)
+            for path, line in self._lines.items()
+        )
 
 
 _noting: tuple[OutsideFiles, Path] | None = None

@@ -72,3 +72,13 @@ def test_a_file_in_a_module_that_the_model_file_imports_is_named_there(
     zoo.write("words.py", f"WORDS = open({str(outside)!r}).read()")
     (warning,) = warnings(zoo, outside, "from words import WORDS")
     assert warning.startswith("words.py:")
+
+
+def test_a_file_of_the_submitted_zoo_is_to_be_read_from_its_copy(
+    zoo: ZooFolder, outside: Path
+) -> None:
+    copy = ZooFolder(Path(f"{zoo.root}{outside.parent}"))
+    copy.write("mine.py", "\n".join([f"open({str(outside)!r}).read()", *GOOD.values()]))
+    (warning,) = copy.load("mine", copies=str(zoo.root)).warnings
+    assert f"reads {outside} where it is, and not the job's copy of the model zoo" in warning
+    assert "Path(__file__).parent" in warning

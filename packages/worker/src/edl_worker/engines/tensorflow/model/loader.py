@@ -153,7 +153,7 @@ def describe_model_file(
         seed_globally(seed)
     errors = ErrorCollector()
     params = errors.attempt(parse_params, reference.params) or {}
-    states, files = LayerStates(saved), OutsideFiles()
+    states, files = LayerStates(saved), OutsideFiles(reference.submitted_zoo)
     with _observe(states, files, reference):
         try:
             zoo = open_zoo(reference.model_zoo)
