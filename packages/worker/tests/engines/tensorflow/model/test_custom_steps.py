@@ -303,6 +303,10 @@ REFUSED = {
         NET + TEST_STEP.replace("tf.reduce_mean(y)", "tf.reduce_max(y)") + LOSS,
         "differ from the sums over its two halves",
     ),
+    "a name with a line feed": (
+        NET + TEST_STEP.replace('"largest"', '"lar\\ngest"') + LOSS,
+        "Net.test_step gives the metric lar\\ngest, whose name has control characters",
+    ),
     "metrics twice": (
         NET + TEST_STEP + LOSS + "def eval_metrics_fn(): return {'a': lambda labels, outputs: 1.}",
         "and so does eval_metrics_fn",

@@ -13,9 +13,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from edl_proto.printable import one_line
 from edl_worker.core.batch import Batch
 from edl_worker.engines.tensorflow.model.custom_steps import StepError, pack_minibatch, unwrap_step
-from edl_worker.engines.tensorflow.model.metrics import MetricStates, sources_of, spread
+from edl_worker.engines.tensorflow.model.metrics import (
+    PLAIN_NAME_REMEDY,
+    MetricStates,
+    sources_of,
+    spread,
+)
 from edl_worker.model_file.errors import type_with_article
 
 _MEAN = "mean:"
@@ -56,7 +62,8 @@ class CustomEvaluation:
         """Run the step on a minibatch and on its halves, whose states have to add up.
 
         Raises:
-            StepError: they do not, or a metric does not start at zero.
+            StepError: they do not, a metric does not start at zero, or one has a name that logs
+                cannot show.
         """
         for metric in self.model.metrics:
             metric.reset_state()
@@ -69,6 +76,10 @@ class CustomEvaluation:
             metrics.add(_part(batch, part))
             found.append(dict(metrics.states()))
         self.names = tuple(metrics.result())
+        for name in self.names:
+            if one_line(name) != name:
+                what = f"gives the metric {one_line(name)}, whose name has control characters"
+                raise StepError(what, PLAIN_NAME_REMEDY)
         for name, whole in found[0].items():
             parts = [other[name] for other in found[1:]]
             for i, value in enumerate(whole if parts else ()):

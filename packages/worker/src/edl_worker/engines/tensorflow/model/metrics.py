@@ -24,6 +24,8 @@ from edl_worker.model_file.zoo import compatibility
 
 MetricStates = list[tuple[str, list[np.ndarray]]]
 
+PLAIN_NAME_REMEDY = "Give the metric a name of letters, digits and spaces: logs and pages show it."
+
 # Name to total and weight of a batch.
 _Means = dict[str, tuple[Any, Any]]
 
@@ -82,7 +84,7 @@ class MetricComputation:
             if one_line(name) != name:
                 raise self._description.contract_error(
                     f"the name of the metric {one_line(name)} has control characters",
-                    "Give the metric a name of letters, digits and spaces: logs and pages show it.",
+                    PLAIN_NAME_REMEDY,
                     self._description.metrics.place,
                 )
             if count > 1:
