@@ -14,7 +14,7 @@ _TEXT = re.compile(
     r"|(?P<command>\b(?:edl|pip|docker|kubectl) [a-z][^.,;:]*)"
     r"|--(?P<flag>[a-z][a-z0-9-]*)"
 )
-_HELP = " --help"
+_HELP, _EXAMPLE = " --help", "For example: "
 _JOB = re.compile(rf" (?!--)(?P<value>{_VALUE})")
 _ARGUMENT = re.compile(r" --(?P<flag>[a-z][a-z0-9-]*)")
 _ARGUMENT_VALUE = re.compile(rf"[ =](?!--)(?P<value>{_VALUE})")
@@ -42,8 +42,15 @@ def translate(text: str, given: Collection[str] = ()) -> str:
             parts.append(f"elasticdl.{function}{call}")
         elif flag := found["flag"]:
             name = flag.replace("-", "_")
+            positive = name.removeprefix("no_")
+            if name not in BY_NAME and _is_flag(positive):
+                parts.append(f"{positive}={name == positive}")
+                continue
             if name not in BY_NAME and name not in given:
                 parts.append(found[0])
+                continue
+            if _is_flag(name) and parts[-1].endswith(_EXAMPLE):
+                parts.append(f"{name}=True")
                 continue
             value = None if _is_flag(name) else _ARGUMENT_VALUE.match(text, at)
             if value is not None and (
