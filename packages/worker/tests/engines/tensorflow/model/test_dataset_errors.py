@@ -113,6 +113,28 @@ def test_a_dataset_function_that_raises_names_its_line(zoo: ZooFolder) -> None:
 
 
 @pytest.mark.parametrize(
+    "wrong",
+    ["float(record.numpy())", "record.to_number()", "1.0 if record == b'' else 2.0"],
+)
+def test_a_dataset_function_that_fails_whatever_the_records_breaks_the_contract(
+    zoo: ZooFolder, wrong: str
+) -> None:
+    """Then no correction of the data helps, and none is recommended."""
+    write(
+        zoo,
+        dataset_fn="def dataset_fn(dataset, mode):\n"
+        "    def parse(record):\n"
+        f"        value = {wrong}\n"
+        "        return tf.strings.to_number(record), value\n"
+        "    return dataset.map(tf.autograph.experimental.do_not_convert(parse))",
+    )
+    model_file = zoo.load("mine")
+    with pytest.raises(EdlError) as caught:
+        batches(model_file, float_images(4))
+    assert caught.value.code == ErrorCode.MODEL_CONTRACT
+
+
+@pytest.mark.parametrize(
     ("body", "what"),
     [
         ("raise SystemExit('no vocabulary')", "raised SystemExit: no vocabulary"),

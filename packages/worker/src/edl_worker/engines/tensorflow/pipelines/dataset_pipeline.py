@@ -41,6 +41,9 @@ from elasticdl.python.common.constants import Mode
 from recordio import tfdata
 
 _PREFETCH_SIZE = 2
+_OF_CODE_ALONE = (AttributeError, NameError, tf.errors.OperatorNotAllowedInGraphError)
+"""What a function raises when it is called, which is before it gets any records, because of its
+code alone; columns and shapes are of the data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +174,11 @@ class DatasetPipeline:
         try:
             dataset = self._in_row_form(source, mode, columns)
         except Exception as error:
+            of_code = isinstance(error, _OF_CODE_ALONE)
             raise user_code_error(
                 error,
                 self._root,
-                code=ErrorCode.USER_CODE,
+                code=ErrorCode.MODEL_CONTRACT if of_code else ErrorCode.USER_CODE,
                 action=f"{self._function.definition.signature} raised",
                 place=self._function.definition.place,
                 remedy="Fix the function. The detail has a traceback.",
