@@ -45,6 +45,10 @@ _DENSE = (
     "or use tf.sparse.to_dense(x)."
 )
 
+BEYOND_TABLE = re.compile(r"indices\[([\d, ]+)\] = (-?\d+) is not in \[0, (\d+)\)")
+"""The message for an id without a row: where it is in the ids, the id, and the number of rows."""
+_LOOKUP_NODE = re.compile(r"\b([\w/.]+)/(?:Resource)?Gather\w*")
+
 # Pattern of a message, and what it means; {0} is the first group of the pattern.
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (r"no attribute '(numpy|item|tolist)'|numpy\(\) is only available", _NO_VALUES, ""),
@@ -196,6 +200,9 @@ def explain(error: BaseException, message: str, line: str = "") -> Explanation |
     """
     if re.search(r"NOT CONVERTIBLE TO TENSOR|SparseTensor\(", message):
         return Explanation(_DENSE, message=_name_sparse(message, line))
+    if (match := BEYOND_TABLE.search(message)) is not None:
+        known_id, rows = int(match.group(2)), int(match.group(3))
+        return Explanation(enough_rows(known_id), message=_name_table(error, known_id, rows))
     for pattern, remedy, meaning in _KNOWN:
         match = re.search(pattern, message)
         if match is not None:
@@ -205,6 +212,23 @@ def explain(error: BaseException, message: str, line: str = "") -> Explanation |
         if (near := find(error, message)) is not None:
             return Explanation(near)
     return None
+
+
+def enough_rows(greatest: int) -> str:
+    """Return what to do about ids without a row, of which this is the greatest that is known."""
+    if greatest < 0:
+        return "Make the input function yield ids from 0 on, for missing values, too."
+    return (
+        f"Give the layer input_dim={greatest + 1} or more (keras.layers.Embedding(input_dim, "
+        "output_dim)): it must be greater than every id of the data. Or map the ids to fewer."
+    )
+
+
+def _name_table(error: BaseException, known_id: int, rows: int) -> str:
+    """Return which table has no row for an id; only a graph's error has the layer's name."""
+    node = _LOOKUP_NODE.search(str(error))
+    table = f"the embedding {node.group(1)}" if node else "an embedding (or tf.gather)"
+    return f"{table} has {rows} rows, for the ids 0 to {rows - 1}, and got the id {known_id}"
 
 
 def _name_sparse(message: str, line: str) -> str:

@@ -18,6 +18,7 @@ from edl_worker.model_file.bad_values import find_value
 from edl_worker.model_file.error_messages import message_of
 from edl_worker.model_file.errors import NUMBERS_AS_LABELS, is_about_text, user_code_error
 from edl_worker.model_file.framework_types import dtype_name, is_tensorflow_error, leaves
+from edl_worker.model_file.known_errors import BEYOND_TABLE, enough_rows
 from recordio.storage.store_errors import reason_of, remedy_of
 
 _ABOUT_SHAPES = re.compile(
@@ -103,6 +104,12 @@ def explain(
         found.code = ErrorCode.SHAPE_MISMATCH
         found.what += f"; the labels are strings: {shapes(batch.labels)}"
         found.remedy = NUMBERS_AS_LABELS
+    elif match := BEYOND_TABLE.search(str(error)):
+        found.code = ErrorCode.SHAPE_MISMATCH
+        greatest = _greatest_id(match, batch.features if batch is not None else None)
+        if greatest >= 0:
+            found.what += f"; the greatest id of this minibatch is {greatest}"
+        found.remedy = enough_rows(greatest)
     elif batch is not None and _is_about_shapes(error):
         found.code = ErrorCode.SHAPE_MISMATCH
         found.what += f"; minibatch: {shapes(batch.features)}, labels {shapes(batch.labels)}"
@@ -113,6 +120,25 @@ def explain(
             "model and the loss expect."
         )
     return found
+
+
+def _greatest_id(match: re.Match[str], features: Any) -> int:
+    """Return the greatest of the ids that one without a row was among, as far as it shows.
+
+    Args:
+        match: of ``BEYOND_TABLE``.
+        features: of the minibatch; those that the model looks up as they are have the id where
+            the message has it.
+    """
+    place, known_id = tuple(map(int, match.group(1).split(","))), int(match.group(2))
+    for part in leaves(features):
+        if not hasattr(part, "__array__") or known_id < 0:
+            continue
+        ids = np.asarray(part)
+        is_inside = len(ids.shape) == len(place) and all(map(int.__lt__, place, ids.shape))
+        if is_inside and ids.dtype.kind in "iuf" and ids[place] == known_id:
+            return int(ids.max())
+    return known_id
 
 
 _FINITE_VALUES = (
