@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import runpy
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import keras
 import pytest
 import tensorflow as tf
 
 from edl_proto.errors import ErrorCode
+from edl_worker.model_file.error_messages import message_of
 from edl_worker.model_file.errors import user_code_error
 from edl_worker.model_file.forms.model_definition import similar_name
 from edl_worker.model_file.known_errors import did_you_mean, explain
@@ -30,6 +33,7 @@ from edl_worker.model_file.known_errors import did_you_mean, explain
         ("`keras.optimizers.legacy` is not supported in Keras 3; tf_keras", "same name"),
         ("EOF when reading a line", "no keyboard"),
         ("types [float32, <NOT CONVERTIBLE TO TENSOR>] that don't all match", "tf.sparse.to_dense"),
+        ("Cannot convert '64' to a shape.", "keras.Input((64,))"),
         ("division by zero", None),
     ],
 )
@@ -52,6 +56,30 @@ def test_lines_that_no_job_can_run(source: str, remedy: str, tmp_path: Path) -> 
     with pytest.raises((AttributeError, IndexError, SystemExit)) as raised:
         runpy.run_path(str(file))
     found = explain(raised.value, str(raised.value))
+    assert found is not None
+    assert remedy in found.remedy
+
+
+LABELS, OUTPUTS = tf.constant([0, 1]), tf.constant([[0.5, 0.5], [0.5, 0.5]])
+
+
+@pytest.mark.parametrize(
+    ("call", "remedy"),
+    [
+        (lambda: keras.optimizers.Adam(learning_rte=0.1), "Did you mean learning_rate?"),
+        (lambda: keras.optimizers.Adam(lr=0.1), "It takes learning_rate, beta_1, beta_2"),
+        (lambda: keras.layers.Dense(3, activtion="relu"), "Did you mean activation?"),
+        (lambda: keras.Input(64), "keras.Input((64,))"),
+        (
+            lambda: keras.losses.sparse_categorical_crossentropy(OUTPUTS, LABELS),
+            "The labels seem to be given as outputs",
+        ),
+    ],
+)
+def test_calls_of_keras_with_wrong_arguments(call: Callable[[], Any], remedy: str) -> None:
+    with pytest.raises(ValueError, match=r"rgument|Cannot convert") as raised:
+        call()
+    found = explain(raised.value, message_of(raised.value))
     assert found is not None
     assert remedy in found.remedy
 

@@ -128,6 +128,18 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ),
     (r"missing \d+ required positional arguments?: (.*)$", "Give it a value for {0}.", ""),
     (
+        r"Cannot convert '(\d+)' to a shape",
+        "A shape is a tuple, which needs a comma: keras.Input(({0},)).",
+        "",
+    ),
+    (
+        r"target\.shape=\([^)]*\d\), output\.shape=\(\w+,(?: 1)?\)"
+        r"|labels\.shape=\([^)]*\d\) of rank 2 and logits\.shape=\(\w+,",
+        "The labels seem to be given as outputs, and the outputs as labels. Write the labels first "
+        "in the function, def loss(labels, predictions), and where it calls losses of Keras.",
+        "",
+    ),
+    (
         r"inhomogeneous shape",
         "Give each record the same number of values: pad the lists, or use tf.ragged.constant.",
         "",
@@ -277,12 +289,16 @@ def _find_identifier(error: BaseException, message: str) -> str | None:
 
 
 def _find_keyword(error: BaseException, message: str) -> str | None:
-    """Return a suggestion for a keyword that a layer of Keras does not take."""
-    match = re.search(r"keyword arguments passed to (\w+): \{'(\w+)'", message)
-    layer = getattr(sys.modules.get("keras.layers"), match.group(1), None) if match else None
-    if match is None or layer is None:
+    """Return a suggestion for a keyword that a layer or an optimizer of Keras does not take."""
+    match = re.search(
+        r"(?:keyword arguments passed to \w+|Argument\(s\) not recognized): \{'(\w+)'", message
+    )
+    frames = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)]
+    owner = next((each["self"] for each in reversed(frames) if "self" in each), None)
+    if match is None or owner is None:
         return None
-    return did_you_mean(match.group(2), list(inspect.signature(layer).parameters))
+    names = [name for name in inspect.signature(type(owner)).parameters if name != "kwargs"]
+    return did_you_mean(match.group(1), names) or f"It takes {', '.join(names)}."
 
 
 def _find_exit(error: BaseException, message: str) -> str | None:
