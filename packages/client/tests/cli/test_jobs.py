@@ -101,9 +101,11 @@ def test_evaluate_and_predict(tidy: Edl) -> None:
     evaluated = tidy("evaluate", *data, "-o", "json").json
     assert evaluated["metrics"] == {"accuracy": 0.9712}
     assert "predictions" not in evaluated
-    predicted = tidy("predict", *data, "--output", str(tidy.place / "out"), "-o", "json").json
-    assert predicted["predictions"] == 1000
-    assert predicted["job"].startswith("predict-model-")
+    tidy.part = "endless"
+    tidy("predict", *data, "--output", str(tidy.place / "out"), "--detach", "--name", "p")
+    tidy("stop", "p")
+    tidy.part = "quick"
+    assert tidy("resume", "p", "-o", "json").json["predictions"] == 1000
 
 
 def test_a_dry_run_prints_the_job_and_starts_nothing(edl: Edl) -> None:

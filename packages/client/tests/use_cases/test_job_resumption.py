@@ -81,9 +81,11 @@ def test_a_job_without_a_record_or_a_folder_continues(zoo: Path) -> None:
     backend = Backend(zoo)
     backend.model["code"]["folder"] = str(zoo / "gone")
     resume(backend)
+    backend.model["code"] = None  # evaluate and predict take the code of the trained model
+    resume(backend)
     del backend.model["code"]  # of an earlier version
     resume(backend)
-    assert backend.asked == [{}, {}]
+    assert backend.asked == [{}, {}, {}]
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,8 @@ def _check_unchanged(report: StatusReport, zoos: ModelZoos, *, takes_code: bool)
     Raises:
         EdlError: USAGE, naming those that differ.
     """
-    model = report.description().get("model", {})
-    code = model.get("code", {})
+    model = report.description().get("model") or {}
+    code = model.get("code") or {}  # a job on a trained model has none
     folder = code.get("folder", "")
     if folder and Path(folder).is_dir():
         names = code_names(lambda field: model.get(field, ""))
