@@ -8,7 +8,7 @@ import pytest
 import recordio.example
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.tasks.kept_features import read_kept_features
-from edl_worker.tasks.postprocess import postprocess
+from edl_worker.tasks.postprocess import postprocess, warn_of_activations
 from edl_worker.tasks.task_errors import is_permanent
 
 
@@ -48,6 +48,14 @@ def test_functions_of_outputs() -> None:
     )
     masks = np.zeros((2, 4, 5, 3))
     assert postprocess("y", masks, "argmax").shape == (2, 4, 5)
+
+
+@pytest.mark.parametrize("function", ["softmax", "sigmoid"])
+def test_probabilities_of_probabilities(function: str) -> None:
+    (warning,) = warn_of_activations(function, ["", "softmax"])
+    assert "as the model ends in a softmax" in warning
+    assert warn_of_activations(function, ["linear", ""]) == ()
+    assert warn_of_activations("argmax", ["softmax"]) == warn_of_activations("", ["softmax"]) == ()
 
 
 @pytest.mark.parametrize(

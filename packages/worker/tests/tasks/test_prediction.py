@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 from conftest import ZOO, Master, Start, lease
@@ -93,6 +94,20 @@ def test_what_is_kept_of_each_record_lies_beside_its_prediction(
     wanted = np.argmax(model.predict(x, verbose=0), axis=-1)
     assert [record["label"].tolist() for record in records] == [[n] for n in labels[7:33]]
     assert [record["prediction"].tolist() for record in records] == [[n] for n in wanted[7:33]]
+
+
+def test_a_second_softmax_is_hardly_meant(
+    finished_job: tuple[Path, FakeMaster], job: job_pb2.JobSpec
+) -> None:
+    predict = predict_job(job, finished_job[0])
+    predict.prediction.postprocess = "softmax"
+    loaded = load(decode_job(predict), {"worker_id": 0})
+    assert loaded.describe().warnings == ()
+    file = loaded.engine.source
+    inputs = keras.Input((2,))
+    file.model = keras.Model(inputs, keras.layers.Dense(3, activation="softmax")(inputs))
+    (warning,) = loaded.describe().warnings
+    assert "--postprocess softmax is applied to probabilities" in warning
 
 
 def test_the_trial_of_a_prediction_finds_a_function_that_suits_no_output(

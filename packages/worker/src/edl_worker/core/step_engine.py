@@ -89,6 +89,7 @@ class ModelSummary:
         input_shapes: a nest of what has dtype and shape, as the model takes it; None: unknown.
         warnings: what is not wrong in the model file, but hardly meant, or may become wrong.
         replicated: whether workers that train it hold all values; None: only data can show it.
+        activations: of the outputs, where they are known.
     """
 
     form: str
@@ -102,6 +103,7 @@ class ModelSummary:
     input_shapes: Any = None
     warnings: tuple[str, ...] = ()
     replicated: bool | None = None
+    activations: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ def _check(job: JobDescription, framework: Framework) -> tuple[ModelSummary, tup
         summary = framework.check(job)
         return summary, summary.warnings
     loaded = loaded_model.load(job, {"job": job.name, "worker_id": 0, "master": ""}, framework)
-    warnings = run_trial(loaded)
+    warnings = (*run_trial(loaded), *loaded.postprocess_warnings)
     if loaded.steps is not None:
         warnings += warn_of_sorted_labels(loaded.engine.source, loaded.job)
         warnings += loaded.steps.describe().warnings

@@ -21,6 +21,7 @@ from edl_worker.model_file.sample import first_records
 from edl_worker.tasks import record_reading
 from edl_worker.tasks.export import Exporter
 from edl_worker.tasks.label_order import warn_of_sorted_labels
+from edl_worker.tasks.postprocess import warn_of_activations
 from elasticdl.python.common.constants import Mode
 
 _MODES = {
@@ -79,7 +80,7 @@ class LoadedModel:
     def describe(self) -> ModelDescription:
         """Return the model as the master needs to know it."""
         if self.steps is None:
-            return ModelDescription()
+            return ModelDescription(warnings=self.postprocess_warnings)
         described = self.steps.describe()
         lacks = self.exporter.expected_warnings() if self.job.output else ()
         hardly_meant = self.engine.summarize().warnings
@@ -96,6 +97,12 @@ class LoadedModel:
         outputs = self.infer(batch)
         self.engine.process_outputs(outputs, self.worker_id)
         return outputs
+
+    @property
+    def postprocess_warnings(self) -> tuple[str, ...]:
+        """Warnings of a ``--postprocess`` that is hardly meant."""
+        activations = self.engine.summarize().activations
+        return warn_of_activations(self.job.prediction.postprocess, activations)
 
     @property
     def output_names(self) -> tuple[str, ...]:

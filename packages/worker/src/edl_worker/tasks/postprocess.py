@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,21 @@ def postprocess(name: str, output: Any, function: str) -> Values:
         shown = ", ".join(["n", *map(str, values.shape[1:])])
         raise _unsuitable_error(name, function, f"has shape ({shown}), one value per record")
     return _FUNCTIONS[function](values)
+
+
+def warn_of_activations(function: str, activations: Sequence[str]) -> tuple[str, ...]:
+    """Return a warning if a function makes probabilities of outputs that are probabilities.
+
+    Args:
+        activations: of the outputs.
+    """
+    found = next((each for each in activations if each in ("sigmoid", "softmax")), "")
+    if not found or function not in ("sigmoid", "softmax"):
+        return ()
+    return (
+        f"--postprocess {function} is applied to probabilities, as the model ends in a {found}, "
+        "and what it gives is none: leave --postprocess out, or name argmax.",
+    )
 
 
 def _argmax(values: Values) -> Values:

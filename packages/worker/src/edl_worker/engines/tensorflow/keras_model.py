@@ -19,6 +19,7 @@ from edl_worker.engines.tensorflow.embedding.lookup_stages import in_stage
 from edl_worker.engines.tensorflow.embedding.lookups import LookupOrder
 from edl_worker.engines.tensorflow.keras_steps import KerasSteps
 from edl_worker.engines.tensorflow.model import ModelFile
+from edl_worker.engines.tensorflow.model.loss_parts import output_activations
 from edl_worker.engines.tensorflow.traced_functions import SizeAgnosticFunction
 
 VERSIONS = {"tensorflow": tf.__version__, "keras": keras.__version__}
@@ -115,4 +116,5 @@ def summarize(file: ModelFile) -> ModelSummary:
         input_shapes=getattr(model, "inputs", None),
         warnings=file.warnings,
         replicated=file.replicated,
+        activations=tuple(output_activations(model)),
     )

@@ -134,12 +134,20 @@ def _settings_of(loss: Any) -> Mapping[str, Any]:
 
 
 def _find_activations(model: keras.Model, count: int) -> Sequence[str]:
-    """Return the activations of a model's outputs, in the order of ``tf.nest``."""
+    """Return the activations of a model's outputs; empty ones if they are not so many."""
+    found = output_activations(model)
+    return found if len(found) == count else [""] * count
+
+
+def output_activations(model: keras.Model) -> list[str]:
+    """Return the activations of a model's outputs, in the order of ``tf.nest``.
+
+    They are empty where they are not known; the list is, if the outputs are not.
+    """
     tensors = tf.nest.flatten(getattr(model, "outputs", None) or [])
     if isinstance(getattr(model, "output", None), Mapping):
         tensors = tf.nest.flatten(dict(model.output))
-    found = [_find_activation(each) for each in tensors]
-    return found if len(found) == count else [""] * count
+    return [_find_activation(each) for each in tensors]
 
 
 def _find_activation(tensor: Any) -> str:
