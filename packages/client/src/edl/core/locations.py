@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from edl.core.problem import usage
 
+_MODEL_FILES = (".keras", ".h5", ".hdf5")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _ONE_SLASH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
@@ -43,6 +44,26 @@ def check(location: str, option: str, where: str = "") -> None:
         where=where or option,
         remedy="Write the whole URI, such as s3://bucket/folder, or a path.",
     )
+
+
+def check_model_folder(location: str, option: str, where: str = "") -> None:
+    """Refuse the name of a file for a trained model, which is a folder.
+
+    Args:
+        option: the option whose value this is.
+        where: the place of the value, if that is not the option itself.
+
+    Raises:
+        Problem: USAGE; the name ends as that of a file of Keras.
+    """
+    stem, suffix = posixpath.splitext(location.rstrip("/"))
+    if suffix.lower() in _MODEL_FILES:
+        raise usage(
+            f"{option} {location}: a trained model is a folder, and this is the name of a file",
+            where=where or option,
+            remedy=f"Name a folder, such as {stem.removesuffix('.weights')}. It will have a file "
+            "model.keras for keras.models.load_model.",
+        )
 
 
 def absolute(location: str, base: str, environ: Mapping[str, str]) -> str:

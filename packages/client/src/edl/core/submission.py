@@ -101,6 +101,8 @@ def build(
         if not option.is_path or not value:
             continue
         _check_locations(option, value, given)
+        if verb is Verb.TRAIN and option.name == "output":
+            locations.check_model_folder(value, option.flag, given[option.name].where)
         if isinstance(value, tuple):
             values[option.name] = tuple(absolute(part, cwd, environ) for part in value)
         else:

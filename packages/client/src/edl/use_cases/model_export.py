@@ -33,6 +33,7 @@ def export_model(
     """
     try:
         locations.check(output, "--output")
+        locations.check_model_folder(output, "--output")
     except Problem as problem:
         raise codec.error_of(problem) from None
     backend = catalog.find(name)
