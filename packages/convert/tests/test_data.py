@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from converted_records import TABLE, Call, commands, examples, nothing_is_left, records
 
@@ -103,6 +104,12 @@ def test_a_long_table_is_read_in_batches(edl: Call, tmp_path: Path) -> None:
     done = edl("data", "convert", "t.csv", "--to", "no", "--label", "role", code=3)
     assert "the label is empty\n  where: " in done.err
     assert "t.csv:602" in done.err
+
+
+def test_arrays_are_not_converted(edl: Call, tmp_path: Path) -> None:
+    np.savez(tmp_path / "digits.npz", x=np.zeros((2, 3)))
+    done = edl("data", "convert", "digits.npz", "--to", "out", code=3)
+    assert "recordio.example.encode" in done.err
 
 
 @pytest.mark.parametrize(

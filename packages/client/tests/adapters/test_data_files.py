@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import recordio
@@ -28,6 +29,19 @@ def test_json_is_refused_with_what_to_do(tmp_path: Path, name: str, content: str
     assert "JSON" in error.what
     assert "pandas.read_json" in error.remedy
     assert "edl data convert" in error.remedy
+
+
+@pytest.mark.parametrize("name", ["digits.npz", "digits.npy"])
+def test_arrays_are_refused_with_what_to_do(tmp_path: Path, name: str) -> None:
+    xs, ys = np.arange(12, dtype=np.float32).reshape(2, 2, 3), np.arange(2)
+    with (tmp_path / name).open("wb") as file:
+        np.savez(file, x=xs, y=ys) if name.endswith("z") else np.save(file, xs)
+    remedy = check_and_return_error(tmp_path / name).remedy
+    exec(remedy.partition("in Python: ")[2], {"recordio": recordio, "xs": xs, "ys": ys})
+    source = recordio.open_source(str(tmp_path / "digits.recordio"))
+    first, second = map(recordio.example.decode, source.read(0, 2))
+    assert first["x"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert second["label"].tolist() == [1]
 
 
 def test_rows_and_records_are_not_mixed(tmp_path: Path) -> None:

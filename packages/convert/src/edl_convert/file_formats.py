@@ -139,6 +139,8 @@ def _remedy(file: str, suffix: str) -> str:
         return data_files.conversion(file)
     if suffix in OTHER_IMAGE_SUFFIXES:
         return OTHER_IMAGES
+    if suffix in data_files.ARRAY_SUFFIXES:
+        return data_files.array_remedy(file)
     if not scheme(file) and data_files.holds_json(file):
         return data_files.json_remedy(file)
     return f"Name it: --format {'|'.join(SourceFormat)}"

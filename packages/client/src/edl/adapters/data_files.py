@@ -25,6 +25,7 @@ from recordio.storage.store_errors import reason_of, remedy_of
 
 CSV = "csv"
 _CONVERTED = (".parquet", ".pq", ".tsv", "-ubyte.gz")
+ARRAY_SUFFIXES = (".npz", ".npy")
 _ACCESS = "Check its name, its permissions, and access to its store."
 _DISK = "The disk cannot read this file; restore it from a copy, and see the kernel log."
 _SPECIAL = "Write the content to a regular file first."
@@ -271,6 +272,8 @@ def _remedy_for_content(file: str) -> str:
         return json_remedy(file)
     if _is_converted(file):
         return conversion(file)
+    if file.endswith(ARRAY_SUFFIXES):
+        return array_remedy(file)
     if zipfile.is_zipfile(file):
         return "It is a zip archive: unpack it. Save a table of Excel or LibreOffice as CSV UTF-8."
     return "Name the format with --data-format, or convert the data with edl data convert."
@@ -280,6 +283,16 @@ def holds_json(file: str) -> bool:
     """Tell whether a file of this machine begins as JSON does."""
     with open(file, "rb") as content:
         return is_json(content.read(_PROBE_BYTES))
+
+
+def array_remedy(file: str) -> str:
+    """Return what to do with arrays of NumPy."""
+    records = f"{os.path.splitext(file)[0]}.recordio"
+    return (
+        "It holds arrays of NumPy. Write their rows as records, in Python: "
+        f"with recordio.Writer({records!r}) as writer: [writer.write(recordio.example.encode("
+        '{"x": x.ravel(), "label": y})) for x, y in zip(xs, ys)]'
+    )
 
 
 def json_remedy(file: str) -> str:
