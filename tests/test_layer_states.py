@@ -164,6 +164,65 @@ def test_a_worker_with_another_vocabulary_is_refused_by_name(
     assert resumed.code == 0, str(resumed)
 
 
+FROM_OUTSIDE = """
+import keras, os, sys, time
+import tensorflow as tf
+
+sys.path.insert(0, {library!r})
+from scales import SCALE
+
+def build_model():
+    scale = keras.layers.Rescaling(SCALE)
+    return keras.Sequential([keras.Input((2,)), scale, keras.layers.Dense(1)])
+
+def wait(label):
+    if os.path.exists(os.environ.get("EDL_TEST_HELD", "")):
+        time.sleep(0.05)
+    return label
+
+def dataset_fn(dataset, mode):
+    def parse(row):
+        city, age, label = tf.io.decode_csv(row, [[""], [0.0], [0.0]])
+        label = tf.ensure_shape(tf.numpy_function(wait, [label], tf.float32), [])
+        return tf.stack([age, age]), label[tf.newaxis]
+    return dataset.map(parse)
+
+loss = "mse"
+optimizer = "sgd"
+eval_metrics_fn = lambda: ["mae"]
+"""
+
+
+def test_code_outside_the_zoo_may_not_change_during_a_job_or_after_it(
+    edl: Edl, tmp_path: Path, tables: tuple[Path, Path], held: HeldTraining
+) -> None:
+    module, zoo, model = tmp_path / "scales.py", tmp_path / "zoo", tmp_path / "model"
+    module.write_text("SCALE = 0.01\n")
+    zoo.mkdir()
+    (zoo / "ages.py").write_text(FROM_OUTSIDE.format(library=str(tmp_path)))
+    started = edl(
+        *("train", "--model-zoo", str(zoo), "--model-def", "ages", "--data", str(tables[0])),
+        *("--output", str(model), "--name", "ages", "--detach"),
+    )
+    assert f"ages.py:6 imports {module}, which is outside the model zoo" in started.err
+    eventually(lambda: edl.status("ages")["state"] == "RUNNING", "the job runs")
+    module.write_text("SCALE = 0.02\n")
+    (worker,) = [pid for pid in edl.processes() if _is_worker(pid)]
+    os.kill(worker, signal.SIGKILL)
+    waited = edl.run("wait", "ages")
+    assert waited.code == 4, str(waited)
+    assert f"file {module} (ages.py:6)" in waited.err
+    assert "Rescaling rescaling" in waited.err
+
+    module.write_text("SCALE = 0.01\n")
+    held.release()
+    edl("resume", "ages")
+    module.write_text("SCALE = 0.02\n")
+    done = edl.run("evaluate", "--trained-model", str(model), "--data", str(tables[1]))
+    assert done.code == 4, str(done)
+    assert "Rescaling rescaling: scale is 0.02, and was 0.01" in done.err
+
+
 def _is_worker(pid: int) -> bool:
     return b"edl_worker" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
 

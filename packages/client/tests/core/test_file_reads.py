@@ -68,3 +68,15 @@ def test_the_line_that_reads_a_file_is_found(how: str) -> None:
 @pytest.mark.parametrize("what", NO_READS)
 def test_what_reads_no_file_at_the_import_is_not_found(what: str) -> None:
     assert "/data/a.csv" not in [path for _, path in find(NO_READS[what])]
+
+
+IMPORTS = {
+    "import": "import sys, steps\nsys.path.insert(0, '/lib')\nimport steps",
+    "from": "import sys\nsys.path.append(os.path.join('/', 'lib'))\nfrom steps import STEP",
+}
+
+
+@pytest.mark.parametrize("how", IMPORTS)
+def test_a_module_from_a_folder_that_the_module_adds_is_found(how: str) -> None:
+    line = IMPORTS[how].count("\n") + 1
+    assert find(IMPORTS[how]) == [(line, "/lib/steps.py"), (line, "/lib/steps/__init__.py")]

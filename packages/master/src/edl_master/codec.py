@@ -317,7 +317,7 @@ def ready_from(message: task_pb2.ReadyRequest) -> events.WorkerReady:
     callbacks, warnings = tuple(message.model.callbacks), _warnings_from(message.warnings)
     _check_names(callbacks, "callbacks", _MAX_CALLBACKS)
     states = tuple(
-        LayerSummary(each.name, each.place, each.digest, tuple(each.numbers))
+        LayerSummary(each.name, each.place, each.digest, tuple(each.numbers), each.optional)
         for each in message.model.layer_states
     )
     texts = [text for each in states for text in (each.name, each.place, each.digest)]

@@ -54,6 +54,40 @@ def test_last_digits_and_other_lines_are_no_difference() -> None:
     assert agreed.describe((replace(CITY, place="shops.py:10"), other)) is None
 
 
+FILE = LayerSummary("file /data/scale.txt", "shops.py:3", "7c", optional=True)
+
+
+def test_an_optional_state_is_compared_with_workers_that_have_it() -> None:
+    agreed = AgreedLayerStates("v1")
+    assert agreed.describe((CITY,)) is None
+    assert agreed.describe((CITY, FILE)) is None, "the first worker did not have it"
+    assert agreed.describe((CITY,)) is None
+    failure = agreed.describe((CITY, replace(FILE, digest="8d")))
+    assert failure is not None
+    assert failure.what.startswith("file /data/scale.txt (shops.py:3) has another state")
+
+
+@pytest.mark.parametrize(("code", "refused"), [("v1", True), ("v2", False)])
+def test_new_code_may_have_other_optional_states(code: str, refused: bool) -> None:
+    before = AgreedLayerStates("v1")
+    before.describe((CITY, FILE))
+    saved = json.loads(json.dumps({"layer_states": before.snapshot()}))
+    after = AgreedLayerStates(code)
+    after.restore(saved)
+    failure = after.describe((CITY, replace(FILE, digest="8d")))
+    assert (failure is not None) == refused
+    other = AgreedLayerStates(code)
+    other.restore(saved)
+    assert other.describe((replace(CITY, digest="2f"), FILE)) is not None, "never optional"
+
+
+def test_states_of_a_snapshot_of_an_earlier_version_hold() -> None:
+    agreed = AgreedLayerStates("v1")
+    agreed.restore({"layer_states": [["StringLookup city", "shops.py:9", "1f", []]]})
+    assert agreed.describe((CITY,)) is None
+    assert agreed.describe((replace(CITY, digest="2f"),)) is not None
+
+
 def _begin(job: JobStateMachine, states: tuple[LayerSummary, ...]) -> list[fx.Effect]:
     job.handle(ev.Tick(), 0.0)
     job.handle(ev.WorkerRegistered(WorkerId(0), InstanceId("0a"), "host", 1), 0.0)

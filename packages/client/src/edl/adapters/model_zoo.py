@@ -58,7 +58,7 @@ def files_of(job: Submission) -> ZooFiles:
 
 
 def find_outside_files(job: Submission, files: ZooFiles) -> tuple[str, ...]:
-    """Return a warning for each file outside the zoo that the code of a job reads at its import.
+    """Return a warning for each file outside the zoo that a job's code reads or imports.
 
     A path relative to the working folder leads outside, as a job runs a copy of its zoo. These are
     the files that the source text shows; a worker hears of all.
@@ -77,13 +77,19 @@ def find_outside_files(job: Submission, files: ZooFiles) -> tuple[str, ...]:
             continue
         for number, text in found:
             path = os.path.abspath(text)
-            is_outside = outside_files.is_outside(path, root) or not os.path.isabs(text)
-            if os.path.isfile(path) and is_outside and outside_files.is_data(path):
+            if os.path.isfile(path) and _is_outside(path, root, text):
                 lines.setdefault(path, f"{file.name}:{number}")
     return tuple(
         outside_files.describe(path, line, root)
         for path, line in islice(lines.items(), outside_files.MAX_FILES)
     )
+
+
+def _is_outside(path: str, zoo: Path, text: str) -> bool:
+    if path.endswith(".py"):
+        return outside_files.is_code_outside(path, zoo)
+    is_relative = not os.path.isabs(text) and outside_files.is_data(path)
+    return is_relative or outside_files.is_outside(path, zoo)
 
 
 def source_of(zoo: Path, model_def: str) -> tuple[str, str]:

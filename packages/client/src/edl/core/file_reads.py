@@ -1,4 +1,4 @@
-"""Finds the files that a module reads when it is imported, as far as its text shows.
+"""Finds the files that a module reads or imports when it is imported, as far as its text shows.
 
 This finds constant paths, and paths that are made of constants. Nothing of the module is run.
 """
@@ -28,6 +28,9 @@ _WRITING = re.compile(r"[rbtU]*[wax][bt+]*|r[bt]*\+[bt]*")
 def reads_at_import(source: str, file: str, entry: str = "") -> list[tuple[int, str]]:
     """Return the lines that read a file, and its path as the text has it, perhaps relative.
 
+    Imports count, too, from folders that the module adds to ``sys.path``: with each path that the
+    code may have there.
+
     Args:
         source: the text of the module.
         file: path of the module.
@@ -47,6 +50,7 @@ class _Module:
         self._globals = {"__file__": file}
         self._functions = {each.name: each for each in tree.body if isinstance(each, _Function)}
         self._classes = {each.name: each for each in tree.body if isinstance(each, ast.ClassDef)}
+        self._folders: list[str] = []
         self._called: set[tuple[str, frozenset[tuple[str, str]]]] = set()
 
     def run(self) -> Iterator[tuple[int, str]]:
@@ -85,8 +89,21 @@ class _Module:
                 _bind(values, name, value)
             case ast.AnnAssign(target=ast.Name(name), value=ast.expr() as value):
                 _bind(values, name, value)
+            case ast.Call(func=ast.Attribute(ast.Attribute(ast.Name("sys"), "path"))):
+                texts = [_evaluate(each, values) for each in node.args]
+                self._folders += [text for text in texts if text]
             case ast.Call():
                 yield from self._visit_call(node, values)
+            case ast.Import(names):
+                yield from self._visit_import(node.lineno, [each.name for each in names])
+            case ast.ImportFrom(module=str(module), level=0):
+                yield from self._visit_import(node.lineno, [module])
+
+    def _visit_import(self, line: int, names: Iterable[str]) -> Iterator[tuple[int, str]]:
+        for folder in self._folders:
+            for name in names:
+                path = os.path.join(folder, *name.split("."))
+                yield from ((line, path + end) for end in (".py", "/__init__.py"))
 
     def _visit_call(self, call: ast.Call, values: _Values) -> Iterator[tuple[int, str]]:
         match call.func:
@@ -111,7 +128,7 @@ class _Module:
                 given.append(argument)
         texts = [text for each in given if (text := _evaluate(each, values))]
         if not any(map(_WRITING.fullmatch, texts)):
-            yield from ((call.lineno, text) for text in texts)
+            yield from ((call.lineno, text) for text in texts if not text.endswith(".py"))
 
 
 def _find_initializer(owner: ast.ClassDef | None) -> _Function | None:

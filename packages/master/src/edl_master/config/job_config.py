@@ -232,6 +232,7 @@ class Config:
                 task_attempts=spec.failures.task_attempts,
                 allow_dead_letters=spec.failures.allow_dead_letters,
                 worker_crashes=spec.failures.worker_crashes,
+                code=spec.model.code.sha256,
                 window=WindowRule(training.window.records, training.window.seconds)
                 if self.is_stream
                 else None,

@@ -100,7 +100,7 @@ def build_components(
         reports=InstanceReports(workers, instances, emit),
         evaluations=evaluations,
         callbacks=callbacks,
-        layer_states=AgreedLayerStates(),
+        layer_states=AgreedLayerStates(settings.code),
         workflow=workflow,
         stream=stream,
         progress=progress,

@@ -126,6 +126,8 @@ class JobSettings:
     mixing: Mixing | None = None
     """How shuffled tasks are mixed; None: they are ranges of one file, as in jobs of earlier
     versions, and only their order is random."""
+    code: str = ""
+    """A digest of the model zoo; empty if unknown."""
     window: WindowRule | None = None
     """When a window of the stream ends that the job trains on; None: it trains in epochs."""
 

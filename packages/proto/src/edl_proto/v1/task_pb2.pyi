@@ -675,8 +675,8 @@ Global___ModelDescription: _TypeAlias = ModelDescription  # noqa: Y015
 
 @_typing.final
 class LayerState(_message.Message):
-    """A summary of what a layer has taken from data or files, such as a vocabulary. All workers of a
-    job have the same.
+    """A summary of what a model has taken from data, files or code outside the zoo besides its values,
+    such as the vocabulary of a layer. All workers of a job have the same.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -685,11 +685,14 @@ class LayerState(_message.Message):
     DIGEST_FIELD_NUMBER: _builtins.int
     NUMBERS_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
+    OPTIONAL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     digest: _builtins.str
     """of everything but floating numbers"""
     place: _builtins.str
     """file and line, for messages"""
+    optional: _builtins.bool
+    """compared only with a worker of the same code that has it, too"""
     @_builtins.property
     def numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
         """equal but for the last digits"""
@@ -701,10 +704,11 @@ class LayerState(_message.Message):
         digest: _builtins.str = ...,
         numbers: _abc.Iterable[_builtins.float] | None = ...,
         place: _builtins.str = ...,
+        optional: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "name", b"name", "numbers", b"numbers", "place", b"place"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "name", b"name", "numbers", b"numbers", "optional", b"optional", "place", b"place"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

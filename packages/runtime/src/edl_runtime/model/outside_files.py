@@ -28,29 +28,38 @@ def is_outside(path: str, zoo: Path) -> bool:
     return not PurePath(path).is_relative_to(zoo) and is_data(path)
 
 
+def is_code_outside(path: str, zoo: Path) -> bool:
+    """Tell whether code is neither of a zoo nor of an installed package; as ``is_outside``."""
+    return not PurePath(path).is_relative_to(zoo) and _is_of_user(path)
+
+
 def is_data(path: str) -> bool:
     """Tell whether a file, by its absolute path, is neither code nor one of the machine's own."""
-    is_relative_to = PurePath(path).is_relative_to
-    return not path.endswith(_CODE) and not any(map(is_relative_to, _folders_of_others()))
+    return not path.endswith(_CODE) and _is_of_user(path)
+
+
+def _is_of_user(path: str) -> bool:
+    return not any(map(PurePath(path).is_relative_to, _folders_of_others()))
 
 
 def describe(path: str, line: str, zoo: Path | None) -> str:
     """Return a warning that a file outside the zoo, or outside the job's copy of it, is read.
 
     Args:
-        line: the line that reads it, as ``file:number``.
+        line: the line that reads or imports it, as ``file:number``.
         zoo: the zoo's folder, as the user knows it; None if it is not known.
     """
+    verb = "imports" if path.endswith(_CODE) else "reads"
     if zoo is not None and PurePath(path).is_relative_to(zoo):
         return (
-            f"{line} reads {path} where it is, and not the job's copy of the model zoo: other "
-            "machines and containers lack it, and a worker that finds it changed may be refused. "
+            f"{line} {verb} {path} where it is, and not the job's copy of the model zoo: other "
+            "machines and containers lack it, and a worker that finds it changed is refused. "
             "Name it relative to the model file: Path(__file__).parent / ..."
         )
     return (
-        f"{line} reads {path}, which is outside the model zoo and not copied with the job: "
-        "other machines and containers lack it, and a worker that finds it changed may be "
-        "refused. Put it into the model zoo."
+        f"{line} {verb} {path}, which is outside the model zoo and not copied with the job: "
+        "other machines and containers lack it, and a worker that finds it changed is refused. "
+        "Put it into the model zoo."
     )
 
 

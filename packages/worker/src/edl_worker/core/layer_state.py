@@ -1,4 +1,4 @@
-"""The state of layers that is not among a model's weights, such as a vocabulary."""
+"""The state of a model that is not among its weights, such as the vocabulary of a layer."""
 
 from __future__ import annotations
 
@@ -9,40 +9,50 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from edl_runtime.model.close_numbers import are_close
+
 _MAX_NUMBERS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class StateSummary:
-    """A summary of a layer's state, by which the master compares workers.
+    """A summary of such a state, by which the master compares workers.
 
     Attributes:
-        name: class and name of the layer.
+        name: of the state, unique in the model file.
         place: file and line that gave it this state, for messages; empty if unknown.
         digest: of everything but floating numbers.
         numbers: the floating numbers, or means of parts of them: the last digits of what is
             computed from the same data may depend on the processor.
+        optional: compared only with a worker of the same code that has the state, too.
     """
 
     name: str
     place: str
     digest: str
     numbers: tuple[float, ...] = ()
+    optional: bool = False
+
+    def equals(self, other: StateSummary) -> bool:
+        """Return whether both are the same state, but for the last digits of numbers."""
+        return self.digest == other.digest and are_close(self.numbers, other.numbers)
 
 
 @dataclass(frozen=True, slots=True)
 class LayerState:
-    """The state that a layer has taken from data or files while the model file was loaded.
+    """What a model has taken from data or files while the model file was loaded.
 
     Attributes:
-        name: class and name of the layer, unique in the model file.
+        name: class and name of a layer, or what else has this state; unique in the model file.
         place: file and line that gave it this state; empty if unknown.
         values: numbers, texts and lists of them, by name.
+        optional: as in ``StateSummary``.
     """
 
     name: str
     place: str
     values: Mapping[str, Any]
+    optional: bool = False
 
     def __str__(self) -> str:
         return f"{self.name} ({self.place})" if self.place else self.name
@@ -53,7 +63,7 @@ class LayerState:
         rest = _without_floats(self.values, floats)
         text = json.dumps([rest, len(floats)], sort_keys=True)
         digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        return StateSummary(self.name, self.place, digest, _means(floats))
+        return StateSummary(self.name, self.place, digest, _means(floats), self.optional)
 
 
 def _without_floats(value: Any, floats: list[float]) -> Any:

@@ -14,7 +14,10 @@ LAYER_STATES = "layer_states.json"
 
 def save(states: Sequence[LayerState], path: Path) -> None:
     """Write the states of a model's layers."""
-    content = [{"name": s.name, "place": s.place, "values": dict(s.values)} for s in states]
+    content = [
+        {"name": s.name, "place": s.place, "values": dict(s.values), "optional": s.optional}
+        for s in states
+    ]
     path.write_text(json.dumps({"layers": content}), encoding="utf-8")
 
 
@@ -27,7 +30,13 @@ def read(path: Path) -> tuple[LayerState, ...]:
     try:
         layers = json.loads(path.read_text(encoding="utf-8"))["layers"]
         return tuple(
-            LayerState(str(one["name"]), str(one["place"]), dict(one["values"])) for one in layers
+            LayerState(
+                str(one["name"]),
+                str(one["place"]),
+                dict(one["values"]),
+                bool(one.get("optional")),  # missing in models of earlier versions
+            )
+            for one in layers
         )
     except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
         raise EdlError(

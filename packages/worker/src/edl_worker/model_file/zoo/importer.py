@@ -23,6 +23,7 @@ from typing import Any
 
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.model_file.zoo.module_loaders import FolderLoader, ZooModuleLoader
+from edl_worker.model_file.zoo.outside_files import note_imported
 
 # Suffix for a top-level module with the name of an installed package.
 _ALIAS = "_of_model_zoo"
@@ -156,7 +157,9 @@ class ModelZoo(MetaPathFinder):
         if target is None and fromlist and level == 0 and (old := _old_module(name)):
             return old
         if target is None:
-            return builtins.__import__(name, globals, locals, fromlist or (), level)
+            found = builtins.__import__(name, globals, locals, fromlist or (), level)
+            note_imported(name)
+            return found
         module = self.load(target) if target else _ZooRoot(self)
         if not fromlist:
             top = name.partition(".")[0]

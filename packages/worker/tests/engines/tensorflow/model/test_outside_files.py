@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -82,3 +84,73 @@ def test_a_file_of_the_submitted_zoo_is_to_be_read_from_its_copy(
     (warning,) = copy.load("mine", copies=str(zoo.root)).warnings
     assert f"reads {outside} where it is, and not the job's copy of the model zoo" in warning
     assert "Path(__file__).parent" in warning
+
+
+def write_library(folder: Path, step: int) -> None:
+    """Write a module, and one that it imports, outside the zoo."""
+    (folder / "steps.py").write_text(f"STEP = {step}\n")
+    (folder / "library").mkdir(exist_ok=True)
+    (folder / "library" / "__init__.py").write_text("from steps import STEP\n")
+
+
+@pytest.fixture
+def library(outside: Path) -> Iterator[Path]:
+    yield outside.parent
+    for name in ("library", "steps"):
+        sys.modules.pop(name, None)
+    sys.path[:] = [each for each in sys.path if each != str(outside.parent)]
+
+
+def test_a_module_that_is_not_of_the_zoo_is_named(zoo: ZooFolder, library: Path) -> None:
+    write_library(library, 1)
+    source = f"import sys\nsys.path.insert(0, {str(library)!r})\nfrom library import STEP"
+    path = library / "library" / "__init__.py"
+    for _ in range(2):  # the second time Python has the module already
+        (warning,) = warnings(zoo, library / "cities.txt", source)
+        line = zoo.line("mine.py", "from library")
+        assert warning.startswith(f"mine.py:{line} imports {path}, which is outside the model zoo")
+
+
+def test_workers_are_compared_by_files_and_code_outside_the_zoo(
+    zoo: ZooFolder, library: Path
+) -> None:
+    write_library(library, 1)
+    source = (
+        f"import sys\nsys.path.insert(0, {str(library)!r})\nfrom library import STEP\n"
+        "open(PATH).read()"
+    )
+
+    def digests() -> dict[str, str]:
+        warnings(zoo, library / "cities.txt", source)
+        states = zoo.load("mine").layer_states
+        assert all(state.optional for state in states)
+        return {state.name: state.summarize().digest for state in states if "file" in state.name}
+
+    first = digests()
+    changed = {}
+    for path in (
+        library / "cities.txt",
+        library / "steps.py",
+        library / "library" / "__init__.py",
+    ):
+        before = path.read_bytes()
+        path.write_bytes(before + b"\n")
+        changed[f"file {path}"] = digests()
+        path.write_bytes(before)
+    assert sorted(first) == sorted(changed)
+    for name, found in changed.items():
+        assert {each for each in first if first[each] != found[each]} == {name}
+
+
+def test_a_file_that_has_changed_since_the_training_is_named(zoo: ZooFolder, outside: Path) -> None:
+    warnings(zoo, outside, "open(PATH).read()")
+    saved = zoo.load("mine").layer_states
+    assert len(zoo.load("mine", saved=saved).warnings) == 1
+    outside.write_text("c\n")
+    _, warning = zoo.load("mine", saved=saved).warnings
+    line = zoo.line("mine.py", "open(PATH)")
+    assert warning.startswith(f"file {outside} (mine.py:{line}) has changed since the model was")
+
+
+def test_packages_of_edl_are_not_named(zoo: ZooFolder, outside: Path) -> None:
+    assert warnings(zoo, outside, "import recordio, elasticdl\nimport edl_proto.errors") == ()

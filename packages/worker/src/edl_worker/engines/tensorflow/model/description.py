@@ -14,6 +14,7 @@ from typing import Any, Literal
 import keras
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.core.layer_state import LayerState
 from edl_worker.engines.tensorflow.model.custom_steps import CustomTrainStep
 from edl_worker.engines.tensorflow.model.feature_mapping import FeatureMapper
 from edl_worker.engines.tensorflow.model.layer_states import LayerStates
@@ -99,6 +100,7 @@ class ModelFileDescription:
         outputs_processors: get the predictions, in addition to what edl does with them.
         record_readers: the model file's own reader of the data; empty if edl reads it.
         layer_states: the layers that have taken state from data or files, such as vocabularies.
+        other_states: what else was taken from data or files while the model file was loaded.
         warnings: of definitions that nothing uses, and of files that the job lacks elsewhere.
     """
 
@@ -121,6 +123,7 @@ class ModelFileDescription:
     outputs_processors: tuple[OutputsProcessor, ...] = ()
     record_readers: tuple[RecordReader, ...] = ()
     layer_states: LayerStates = field(default_factory=LayerStates)
+    other_states: tuple[LayerState, ...] = ()
     warnings: tuple[str, ...] = ()
 
     def contract_error(self, what: str, remedy: str, place: str = "") -> EdlError:

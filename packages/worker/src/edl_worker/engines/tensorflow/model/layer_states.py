@@ -23,7 +23,7 @@ from edl_worker.core.layer_state import LayerState
 from edl_worker.model_file.zoo.module_loaders import find_running_line
 
 _LOOKUPS = (keras.layers.StringLookup, keras.layers.IntegerLookup)
-_ADAPTED = (
+ADAPTED = (
     *_LOOKUPS,
     keras.layers.TextVectorization,
     keras.layers.Normalization,
@@ -133,7 +133,7 @@ def _change_layers() -> None:
         _change_lookup(kind)
     _change_normalization(keras.layers.Normalization)
     _change_discretization(keras.layers.Discretization)
-    for kind in _ADAPTED:
+    for kind in ADAPTED:
         kind.adapt = _adapt_while_loading(kind.adapt)
 
 

@@ -14,6 +14,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.job import ModelReference
 from edl_worker.core.layer_state import LayerState
 from edl_worker.engines.tensorflow.internals import compile_arguments
+from edl_worker.engines.tensorflow.model import layer_arguments
 from edl_worker.engines.tensorflow.model.adapters.callbacks import adapt_callbacks
 from edl_worker.engines.tensorflow.model.adapters.columns import adapt_columns
 from edl_worker.engines.tensorflow.model.adapters.input_function import adapt_input_function
@@ -68,7 +69,11 @@ from edl_worker.model_file.resolver import find_definition, find_model
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.model_file.zoo.importer import ModelZoo
 from edl_worker.model_file.zoo.module_import import open_zoo
-from edl_worker.model_file.zoo.outside_files import OutsideFiles, note_outside_files
+from edl_worker.model_file.zoo.outside_files import (
+    OutsideFiles,
+    describe_changes,
+    note_outside_files,
+)
 from edl_worker.model_file.zoo.undefined_names import undefined_names
 from elasticdl.python.common.constants import Mode
 
@@ -153,7 +158,8 @@ def describe_model_file(
         seed_globally(seed)
     errors = ErrorCollector()
     params = errors.attempt(parse_params, reference.params) or {}
-    states, files = LayerStates(saved), OutsideFiles(reference.submitted_zoo)
+    states = LayerStates([state for state in saved if not state.optional])
+    files = OutsideFiles(reference.submitted_zoo)
     with _observe(states, files, reference):
         try:
             zoo = open_zoo(reference.model_zoo)
@@ -170,6 +176,8 @@ def describe_model_file(
         keras_model = errors.attempt(model.create_model, caller)
     if keras_model is not None:
         errors.attempt(states.check_complete)
+        layer_arguments.restore(keras_model, saved)
+        errors.attempt(layer_arguments.check, keras_model, saved, model.place)
         file = model.modules()[-1].__file__ or ""
         for role, definition in _compiled_definitions(keras_model, file).items():
             if role in USED_ROLES[purpose]:
@@ -182,8 +190,10 @@ def describe_model_file(
     else:
         errors.prepend(missing)
     described = _describe(model, keras_model, used, caller, errors, replicated)
-    warnings = (*described.warnings, *files.describe())
-    described = replace(described, layer_states=states, warnings=warnings)
+    found = files.read(zoo.root)
+    warnings = (*described.warnings, *files.describe(), *describe_changes(found, saved))
+    taken = (*layer_arguments.read(described.model), *found)
+    described = replace(described, layer_states=states, other_states=taken, warnings=warnings)
     described = _with_custom_steps(described, purpose)
     if reference.learning_rate is not None and purpose is Mode.TRAINING:
         own = described.custom_train_step

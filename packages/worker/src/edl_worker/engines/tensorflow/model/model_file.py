@@ -154,8 +154,8 @@ class ModelFile:
 
     @property
     def layer_states(self) -> tuple[LayerState, ...]:
-        """The present state of layers that is not among the weights, such as vocabularies."""
-        return self._description.layer_states.read()
+        """The present state that is not among the weights, such as vocabularies of layers."""
+        return (*self._description.layer_states.read(), *self._description.other_states)
 
     @property
     def inputs(self) -> list[dict[str, Any]] | None:
