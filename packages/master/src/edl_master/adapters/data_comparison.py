@@ -29,6 +29,7 @@ from recordio.storage.stores import filesystem, is_uri
 log = logging.getLogger(__name__)
 
 _TRAINING = "the training data"
+_SHOWN = 5
 _MAX_BYTES = MAX_DESCRIPTION_BYTES // 2
 """Limit on what is written into a trained model: its description must stay readable."""
 
@@ -60,9 +61,17 @@ class ComparedData:
 
 
 def compare_data(
-    type_: JobType, data: DataSet, validation: DataSet | None, trained_model: str
+    type_: JobType,
+    data: DataSet,
+    validation: DataSet | None,
+    trained_model: str,
+    init_from: str = "",
 ) -> ComparedData:
     """Compare the fields of all files with each other, and with those of a trained model.
+
+    Args:
+        trained_model: the model of an evaluation or a prediction.
+        init_from: the model that a training begins with, whose order of columns the data gets.
 
     Raises:
         EdlError: SHAPE_MISMATCH: a file lacks fields, or has them with another type.
@@ -80,12 +89,23 @@ def compare_data(
     # Examples of some files may lack features that have a default.
     lacks = known.form is Form.EXAMPLES
     source = without_passwords(first.uri)
+    initial = _read_known(init_from) if init_from else None
+    if initial is not None and (ordered := known.in_order_of(initial)) != known:
+        known, source = ordered, "the model that the training begins with"
+    elif initial is not None and initial.names != known.names:
+        notes.append(_other_fields(initial, known))
     notes += _compare_files(known, data.files, source, may_lack=lacks, may_differ=not lacks)
     for _, other in described[1:]:
         known = known.merge(other)
     if validation is not None:
         notes += _compare_files(known, validation.files, _TRAINING)
     return ComparedData(known, tuple(notes))
+
+
+def _other_fields(initial: DataDescription, known: DataDescription) -> LogEvent:
+    was, now = (", ".join(one.names[:_SHOWN]) for one in (initial, known))
+    message = f"The model that the training begins with knows the data {was}; this data has {now}."
+    return LogEvent("DataDiffers", message, Severity.WARNING)
 
 
 def compare_file(known: DataDescription, file: DataFile, source: str) -> list[LogEvent]:

@@ -84,5 +84,7 @@ def open_job_data(config: Config) -> JobData:
         stream = StreamFiles(spec.data, spec.data_format, log)
         return JobData(DataSet(()), stream, validation, stream.compare(validation))
     main = open_data(spec.data, spec.data_format, "--data")
-    compared = compare_data(config.type, main, validation, spec.trained_model)
+    compared = compare_data(
+        config.type, main, validation, spec.trained_model, spec.training.init_from
+    )
     return JobData(main, None, validation, compared)

@@ -53,6 +53,16 @@ class DataDescription:
         theirs = {field.name: field for field in other.fields}
         return replace(self, fields=tuple(_merge(one, theirs.get(one.name)) for one in self.fields))
 
+    def in_order_of(self, other: DataDescription) -> DataDescription:
+        """Return this description with its columns in another one's order, if both have the same.
+
+        Other columns, and features, which have no order, stay as they are.
+        """
+        if set(self.names) != set(other.names) or Form.TABLE not in (self.form, other.form):
+            return self
+        mine = {field.name: field for field in self.fields}
+        return replace(self, fields=tuple(mine[name] for name in other.names))
+
     def as_json(self) -> dict[str, Any]:
         """Return JSON-able values."""
         fields = [[one.name, one.kind, one.size, one.always] for one in self.fields]
