@@ -66,6 +66,23 @@ def test_a_renamed_column_is_named_with_its_new_name() -> None:
     assert "'B'" in compared.remedy
 
 
+@pytest.mark.parametrize("name", ["B", " b", "b."])
+def test_a_prediction_needs_no_label_but_every_column_that_is_only_renamed(name: str) -> None:
+    found = table(**{"a": NUMBER, name: TEXT, "label": NUMBER})
+    compared = compare(KNOWN, found, "the training data", may_lack=True)
+    assert "lacks column 'b'" in compared.problem
+    assert repr(name) in compared.remedy
+
+
+def test_a_prediction_on_other_columns_instead_is_warned_of() -> None:
+    compared = compare(KNOWN, table(a=NUMBER, b=TEXT, x=NUMBER, y=TEXT), "it", may_lack=True)
+    assert compared.warns
+    assert compared.notes == (
+        "column 'label' of it is not there",
+        "columns 'x', 'y' are not in it, and are ignored",
+    )
+
+
 def test_values_of_another_kind_are_refused_unless_some_were_seen_of_both() -> None:
     found = table(a=TEXT, b=TEXT, label=NUMBER)
     assert compare(KNOWN, found, "x").problem == "the column 'a' has text, in x numbers"

@@ -135,7 +135,9 @@ def compare(
     theirs = {field.name: field for field in found.fields}
     missing = [one.name for one in known.fields if one.always and one.name not in theirs]
     extra = [name for name in found.names if name not in known.names]
-    if missing and not may_lack:
+    renamed = {_plain(name) for name in missing} & {_plain(name) for name in extra}
+    if missing and (renamed or not may_lack):
+        missing = [name for name in missing if not renamed or _plain(name) in renamed]
         instead = f" It has {_list(word, extra)} instead: rename what means the same." * bool(extra)
         return Comparison(
             f"it lacks {_list(word, missing)} of {source}",
@@ -149,7 +151,13 @@ def compare(
     if differences and not may_differ:
         return Comparison(differences[0], f"Write the {word} as in {source}.")
     notes = (*differences[:_SHOWN], *_notes(known, found, source, missing, extra))
-    return Comparison(notes=notes, warns=len(missing) > 1 or bool(differences))
+    warns = len(missing) > 1 or bool(missing and extra) or bool(differences)
+    return Comparison(notes=notes, warns=warns)
+
+
+def _plain(name: str) -> str:
+    """Return a name as it is compared with others that may mean the same."""
+    return "".join(filter(str.isalnum, name.casefold()))
 
 
 def _difference(known: DataField, found: DataField, source: str) -> str:
@@ -171,14 +179,19 @@ def _notes(
     word = "column" if known.form is Form.TABLE else "feature"
     notes = []
     if missing:
-        notes.append(f"{_list(word, missing)} of {source} is not there")
+        notes.append(f"{_list(word, missing)} of {source} {_be(missing)} not there")
     if known.form is Form.TABLE:
         if extra:
-            notes.append(f"{_list(word, extra)} is not in {source}, and is ignored")
+            be = _be(extra)
+            notes.append(f"{_list(word, extra)} {be} not in {source}, and {be} ignored")
         shared = [name for name in found.names if name in known.names]
         if shared != [name for name in known.names if name in shared]:
             notes.append(f"the columns are read in the order of {source}")
     return tuple(notes)
+
+
+def _be(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
 
 
 def _list(word: str, names: Iterable[str]) -> str:
