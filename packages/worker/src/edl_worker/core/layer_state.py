@@ -40,7 +40,7 @@ class StateSummary:
 
 @dataclass(frozen=True, slots=True)
 class LayerState:
-    """What a model has taken from data or files while the model file was loaded.
+    """The state that a model took from data or files while its file was loaded.
 
     Attributes:
         name: class and name of a layer, or what else has this state; unique in the model file.
