@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+_NUMBERS = {np.float32, np.float64, np.int64}
 NULL_TEXT = b"\0NULL"
 """What a NULL among texts becomes; no text of a database begins so."""
 
@@ -41,7 +42,10 @@ class Column:
         Raises:
             ValueError: they are not what the model was trained with.
         """
-        rows = [self._row(record.get(self.name)) for record in records]
+        found = [record.get(self.name) for record in records]
+        if self.width == 1 and not self.is_text and set(map(type, found)) <= _NUMBERS:
+            return np.array(found, np.float32).reshape(-1, 1)  # as below, but many times faster
+        rows = [self._row(value) for value in found]
         return np.array(rows, dtype=object if self.is_text else np.float32)
 
     def _row(self, value):

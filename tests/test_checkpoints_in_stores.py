@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -93,6 +94,8 @@ def test_a_store_that_is_gone_for_a_while_costs_one_checkpoint(
     eventually(lambda: "CheckpointFailed" in event_kinds(edl, "gap"), "one is not", timeout=200)
     before = int(edl.status("gap")["records_trained"])
     eventually(lambda: records_trained(edl, "gap") > before, "training goes on")
+    # As the runbook of old checkpoints says: the events tell which were not stored, and why.
+    assert re.search(r"was not stored: .*\w", edl("events", "gap").out)
     store.start()
     edl("stop", "gap")
     assert event_kinds(edl, "gap")[-1] == "CheckpointTaken", "the last one is kept again"

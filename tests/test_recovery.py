@@ -260,7 +260,9 @@ def test_user_code_that_hangs_is_named_replaced_and_nothing_is_lost(
     )
     hung = found["WorkerStalled"]["facts"]["worker"]
     assert "sleeps_for_ever_once" in found["WorkerStacks"]["facts"]["stacks"]
-    log = (edl.job_dir("h") / "logs" / f"worker-{hung}.log").read_text()
+    # As the runbook of stalled jobs says: the events name the worker, and its log has the stacks.
+    assert f"Worker {hung}" in found["WorkerStallSuspected"]["message"]
+    log = edl("logs", "h", "--worker", str(hung)).out
     assert log.count("--- ") == 2, "another process took its place"
     assert "sleeps_for_ever_once" in log
     assert status["worker_failures"] == 1

@@ -30,10 +30,11 @@ _CALL_S = 600.0
 
 @dataclass
 class Builder:
-    """A service and the engine below it."""
+    """A service, the engine below it, and its folder of state."""
 
     app: App
     engine: FakeEngine
+    state: Path
 
     def build(self, repository: str, requirements: str = "toolz==1.0.0\n") -> str:
         """Have a zoo built; the phase in which that ends, or the code of a failure."""
@@ -85,4 +86,4 @@ def running_builder(state: Path) -> Iterator[Builder]:
     policy = RequestPolicy(default_base="registry.test/base:1", registries=("registry.test",))
     config = Config("127.0.0.1", 0, state, policy, metrics_port=0)
     with App(config, engine, registry) as app:
-        yield Builder(app, engine)
+        yield Builder(app, engine, state)

@@ -166,6 +166,7 @@ def test_alerts_of_a_job_fire(world: World) -> None:
     assert readiness(job.target) == 200
     follow_staleness(world)
     follow_dead_letters(world)
+    follow_old_snapshot(world)
     job.slow_server_down(lambda: world.has_fired("EdlParameterServersUneven"))
     assert len(world.prometheus.now("edl_parameter_server_cpu_seconds_total")) == 3
     assert all(world.log(f"server-{number}.log") for number in range(3))
@@ -219,6 +220,12 @@ def follow_dead_letters(world: World) -> None:
         assert "Traceback" in json.dumps(letter["error"]), letter
 
 
+def follow_old_snapshot(world: World) -> None:
+    """Check that the runbook finds the cause: snapshots are quick, so their interval is long."""
+    eventually(lambda: world.panel("Time of snapshots and checkpoints"), "a checkpoint is timed")
+    assert "was not stored" not in world.edl("events", NAME).out
+
+
 def follow_crash_loop(world: World) -> None:
     assert "signal 6" in world.edl("events", NAME).out
     for worker in (0, 1):
@@ -264,6 +271,11 @@ def test_alerts_fire_when_masters_and_builders_are_gone(world: World) -> None:
         return {"EdlMasterDown", "EdlBuilderDown"} <= world.prometheus.find_fired_alerts(before)
 
     eventually(both_fire, "both fire", every=0.5)
-    # As the runbook says: the next command that looks at the job starts it again.
+    # As the runbooks say: Prometheus tells why, and the builder continues with its folder of state.
+    assert "connection refused" in world.prometheus.targets()["edl-builder"]
+    with running_builder(world.builder.state) as again:
+        assert readiness(f"127.0.0.1:{again.app.metrics_port}") == 200
+        assert again.build("registry.test/good") == "DONE"
+    # The next command that looks at the job starts it again.
     world.edl("status", NAME)
     eventually(lambda: world.edl.status(NAME)["state"] == "RUNNING", "the job continues")

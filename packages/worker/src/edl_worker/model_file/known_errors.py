@@ -47,8 +47,7 @@ _DENSE = (
 
 BEYOND_TABLE = re.compile(r"indices\[([\d, ]+)\] = (-?\d+) is not in \[0, (\d+)\)")
 """The message for an id without a row: where it is in the ids, the id, and the number of rows."""
-_LOOKUP_NODE = re.compile(r"\b([\w.]+?)(?:_\d+)?/(?:Resource)?Gather\w*")
-"""A lookup in a graph, where Keras numbers the name of each layer once more: words_1, row_1_1."""
+_LOOKUP_NODE = re.compile(r"\b([\w/.]+)/(?:Resource)?Gather\w*")
 
 # Pattern of a message, and what it means; {0} is the first group of the pattern.
 _KNOWN: tuple[tuple[str, str, str], ...] = (

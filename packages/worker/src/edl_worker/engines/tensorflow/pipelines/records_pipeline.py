@@ -27,6 +27,7 @@ from recordio import example
 from recordio.formats.csvfile import split_row
 
 _PREFETCH_SIZE = 2
+_FREED_AT_ONCE = 10_000
 _POLL_S = 0.1
 _JOIN_S = 10.0  # how long a closed iterator waits for the input function to return
 
@@ -89,7 +90,10 @@ class RecordsPipeline:
             if index < request.skip:
                 continue
             rows = [FeatureRecord(decode(record), placeholders, record) for record in records]
-            yield self._batch(rows, request, index)
+            batch = self._batch(rows, request, index)
+            while rows:  # to free all at once would keep heartbeats waiting
+                del rows[-_FREED_AT_ONCE:]
+            yield batch
 
     def _placeholders(self) -> dict[str, Any]:
         values = {}
