@@ -275,7 +275,8 @@ def test_init_from_a_trained_model(edl: Edl, tmp_path: Path, digit_data: Path) -
 
     first = train("first", "--num-epochs", "8")
     assert first["metrics"]["accuracy"] > 0.7, "a model at chance would show nothing below"
-    second = train("second", "--init-from", str(tmp_path / "first"), "--params", "lr=1e-9")
+    values = str(tmp_path / "first" / "model.keras")  # a file as Keras itself writes it
+    second = train("second", "--init-from", values, "--params", "lr=1e-9")
     assert second["metrics"]["accuracy"] == pytest.approx(first["metrics"]["accuracy"], abs=0.05)
     assert "warnings" not in second
     # The layers that are the same begin as trained; the others are named.

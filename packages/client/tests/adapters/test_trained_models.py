@@ -135,8 +135,39 @@ def test_the_values_of_a_model_are_a_file_of_its_own(
             values.mkdir()
     refusal(prediction(model, trust_model=True))
     with pytest.raises(EdlError) as refused:
-        trained_models.check_values(str(model))  # as --init-from takes them
+        trained_models.check_initial_values(str(model))
     assert refused.value.code == ErrorCode.FORBIDDEN
+
+
+@pytest.mark.parametrize("name", ["m.keras", "m.h5", "m.weights.h5", "m.safetensors", "m"])
+def test_training_begins_with_a_file_of_values_or_a_folder_with_one(
+    tmp_path: Path, name: str
+) -> None:
+    place = tmp_path / name
+    with pytest.raises(EdlError, match="does not exist") as refused:
+        trained_models.check_initial_values(str(place))
+    assert refused.value.code == ErrorCode.MODEL_NOT_FOUND
+    (tmp_path / "as-folder" / name).mkdir(parents=True)
+    with pytest.raises(EdlError, match=r"has neither trained_model\.pb nor model\.keras"):
+        trained_models.check_initial_values(str(tmp_path / "as-folder" / name))
+    (tmp_path / "as-folder" / name / "model.keras").touch()
+    trained_models.check_initial_values(str(tmp_path / "as-folder" / name))
+    place.touch()
+    if place.suffix:
+        trained_models.check_initial_values(str(place))
+        place.unlink()
+        os.mkfifo(place)
+    with pytest.raises(EdlError, match="no file of values"):
+        trained_models.check_initial_values(str(place))
+
+
+def test_a_folder_with_the_name_of_a_file_is_a_trained_model(tmp_path: Path) -> None:
+    model = tmp_path / "m.keras"
+    model.mkdir()
+    describe(model)
+    (model / "parameters.safetensors").symlink_to(tmp_path)
+    with pytest.raises(EdlError, match="refused"):
+        trained_models.check_initial_values(str(model))
 
 
 def test_values_that_a_link_of_the_model_leads_to_are_its_own(model: Path) -> None:

@@ -163,7 +163,7 @@ def test_a_trained_model_that_is_none(attempt: Attempt, tmp_path: Path) -> None:
     assert_told(with_model(tmp_path / "cut"), 4, "cannot be read")
     (tmp_path / "cut" / "model.keras").write_bytes(b"PK")
     in_folder = with_model(tmp_path / "cut" / "model.keras")
-    assert_told(in_folder, 4, f"--trained-model {tmp_path / 'cut'}\n")
+    assert_told(in_folder, 4, f"Name its folder: {tmp_path / 'cut'}\n")
     (tmp_path / "cut" / "trained_model.pb").write_bytes(b"")
     assert_told(with_model(tmp_path / "cut"), 4, "cannot be read")
     assert_told(attempt(init_from=str(tmp_path / "none")), 4, "trained model does not exist")

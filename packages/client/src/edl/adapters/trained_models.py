@@ -20,6 +20,7 @@ from edl.core.tracking import KerasModel
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import model_pb2
 from edl_runtime.model.trained_model import (
+    KERAS_MODEL,
     MAX_DESCRIPTION_BYTES,
     MODEL_ZOO,
     PARAMETERS,
@@ -29,9 +30,13 @@ from edl_runtime.model.trained_model import (
     check_zoo,
     file_of,
 )
+from recordio.storage.files import is_regular
 
 _DEEPEST = 100
 """Folders within a model zoo."""
+
+_FORMS_OF_VALUES = (".keras", ".h5", ".safetensors")
+"""The endings of files that are the values of a model by themselves."""
 
 
 def read(folder: str) -> model_pb2.TrainedModel:
@@ -97,9 +102,9 @@ def _missing(folder: str, place: str) -> EdlError:
     elif path.is_file():
         what, place = "is a file, not a folder", folder
         if (path.parent / TRAINED_MODEL).exists():
-            remedy = f"Name its folder: --trained-model {path.parent}"
-        else:
-            remedy += " edl train --init-from starts from a .keras, .h5 or .safetensors file."
+            remedy = f"Name its folder: {path.parent}"
+        elif path.suffix in _FORMS_OF_VALUES:
+            remedy += " Only edl train begins with such a file: --init-from."
     return EdlError(
         ErrorCode.MODEL_NOT_FOUND, f"the trained model {what}", where=place, remedy=remedy
     )
@@ -135,7 +140,7 @@ def open_keras_model(folder: str) -> Iterator[KerasModel]:
         file = Path(place)
         try:
             if scheme(place):
-                file = Path(temporary) / "model.keras"
+                file = Path(temporary) / KERAS_MODEL
                 storage.fetch(place, file)
             else:  # the author of the model could send a file of the user to the tracker
                 file_of(Path(folder), description.keras_filename)
@@ -150,6 +155,51 @@ def open_keras_model(folder: str) -> Iterator[KerasModel]:
                 remedy="Copy the complete folder again.",
             ) from None
         yield KerasModel(file, description.parameter_version, dict(description.versions))
+
+
+def check_initial_values(place: str) -> None:
+    """Check that there is what ``--init-from`` names: a trained model, or a file of values.
+
+    Whether the values can be read and fit the model, the worker finds.
+
+    Raises:
+        EdlError: MODEL_NOT_FOUND, FORBIDDEN or SOURCE_UNREACHABLE.
+    """
+    is_folder = os.path.isdir(place)
+    file = place if place.endswith(_FORMS_OF_VALUES) and not is_folder else ""
+    try:
+        if not file and storage.exists(f"{place.rstrip('/')}/{TRAINED_MODEL}"):
+            check_values(place)
+            return
+        file = file or f"{place.rstrip('/')}/{KERAS_MODEL}"
+        if storage.exists(file) if scheme(file) else _is_readable(file):
+            return
+    except storage.StoreError as error:
+        raise EdlError(
+            ErrorCode.SOURCE_UNREACHABLE,
+            f"the initial values cannot be read: {error}",
+            where=place,
+            remedy=error.remedy,
+        ) from None
+    what = "does not exist"
+    if is_folder:
+        what = f"has neither {TRAINED_MODEL} nor {KERAS_MODEL}"
+    elif not scheme(place) and os.path.lexists(place):
+        what = "is no file of values, or cannot be read"
+    raise EdlError(
+        ErrorCode.MODEL_NOT_FOUND,
+        f"the trained model {what}",
+        where=place,
+        remedy="Name the --output folder of a training job that succeeded, or a file that ends in"
+        f" {', '.join(_FORMS_OF_VALUES[:-1])} or {_FORMS_OF_VALUES[-1]}.",
+    )
+
+
+def _is_readable(file: str) -> bool:
+    try:
+        return is_regular(file) and os.access(file, os.R_OK)
+    except OSError:
+        return False
 
 
 def check_values(folder: str) -> model_pb2.TrainedModel:

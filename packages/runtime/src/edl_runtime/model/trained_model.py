@@ -20,6 +20,9 @@ MODEL_ZOO = "model_zoo"
 PARAMETERS = "parameters.safetensors"
 """The values of a trained model, if its description names no other file."""
 
+KERAS_MODEL = "model.keras"
+"""The Keras form of a trained model, if Keras can save the model."""
+
 MAX_DESCRIPTION_BYTES = 1 << 20
 """Limit on the bytes of a description; those of edl have some hundreds."""
 

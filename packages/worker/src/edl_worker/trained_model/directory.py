@@ -11,6 +11,7 @@ from pathlib import Path
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.model.trained_model import (
+    KERAS_MODEL,
     MODEL_ZOO,
     PARAMETERS,
     TRAINED_MODEL,
@@ -31,7 +32,7 @@ from recordio.storage.stored_file import retry_transient
 from recordio.storage.stores import filesystem, is_uri
 
 DESCRIPTION = TRAINED_MODEL
-KERAS = "model.keras"
+KERAS = KERAS_MODEL
 SAVED_MODEL = "saved_model"
 
 _until_exit = ExitStack()

@@ -36,7 +36,7 @@ def check(job: Submission) -> None:
     else:
         trained_models.check(job)
     if job.init_from:  # only its parameters are used
-        trained_models.check_values(job.init_from)
+        trained_models.check_initial_values(job.init_from)
     data_files.check(job.data, job.data_format, "--data")
     if job.validation_data:
         data_files.check(job.validation_data, job.data_format, "--validation-data")

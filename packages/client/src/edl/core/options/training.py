@@ -183,9 +183,9 @@ class TrainingOptions:
     )
     init_from: str = declare(
         Option(
-            Text("DIR"),
-            "Trained model (folder or URI) whose values initialize variables of the same name and "
-            "shape; a warning names the others.",
+            Text("MODEL"),
+            "Trained model (folder or URI), or .keras, .h5 or .safetensors file, whose values "
+            "initialize variables of the same name and shape; a warning names the others.",
             "my_model",
             verbs=TRAIN,
             is_path=True,

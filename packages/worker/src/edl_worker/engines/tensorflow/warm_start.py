@@ -56,9 +56,10 @@ def _join(names: Sequence[str]) -> str:
 
 
 def _assign_file(model: keras.Model, path: Path, init_from: str) -> Fit:
-    if path.suffix in (".keras", ".h5"):
+    is_folder = path.is_dir()  # whose name may end like that of a file
+    if path.suffix in (".keras", ".h5") and not is_folder:
         return _load_keras(model, path, init_from)
-    if path.suffix == ".safetensors":
+    if path.suffix == ".safetensors" and not is_folder:
         return _assign(model, weight_files.read(path))
     if _has_only_keras(path):
         return _load_keras(model, path / directory.KERAS, init_from)
