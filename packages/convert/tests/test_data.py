@@ -120,6 +120,7 @@ def test_arrays_are_not_converted(edl: Call, tmp_path: Path) -> None:
         ("a,b\n1\n", (), 3, ["t.csv:2", "1 cell,", "header 2"]),
         ("1.5,2\n3,4\n", (), 3, ["t.csv:1", "only numbers", "Write a line with the names"]),
         ("1,1\n3,4\n", (), 3, ["only numbers", "Write a line with the names"]),
+        ("5.1,x\n3,y\n", (), 3, ["'5.1', which is a number", "Write a line with the names"]),
         ("1;x\n3;y\n4;x\n", (), 3, ["'x', which is a value of later rows"]),
         ("a,a\n1,2\n", (), 3, ["'a' twice"]),
         ('a\n"open\n', (), 3, ["t.csv", "not a CSV"]),

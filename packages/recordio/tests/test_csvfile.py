@@ -105,6 +105,9 @@ def test_what_is_no_csv_with_a_header(path: Path, content: bytes, reason: str) -
         "0,0,5\n0,1,2\n",
         "0,,5\n0,1,2\n",
         "5.1,3.5,Iris-setosa\n4.9,3,Iris-setosa\n5,3,Iris-virginica\n",
+        "5.1,Iris-setosa\n4.9,Iris-virginica\n",
+        "cat,-0.3\ndog,1\n",
+        "cat,1e-5\n",
         "39, State-gov, Bachelors\n50, Private, HS-grad\n38, Private, Bachelors\n",
     ],
 )
@@ -115,8 +118,8 @@ def test_a_first_row_is_no_header(path: Path, rows: str) -> None:
 
 
 def test_some_names_are_numbers(path: Path) -> None:
-    path.write_text("city,2019,2020\nBern,1,2\nBern,2019,2020\n")
-    assert recordio.open_source(str(path)).columns == ("city", "2019", "2020")
+    path.write_text("city,2019,-1,inf\nBern,1,2,3\nBern,2019,2020,5\n")
+    assert recordio.open_source(str(path)).columns == ("city", "2019", "-1", "inf")
 
 
 def test_lines_and_quotes_longer_than_a_window(path: Path) -> None:

@@ -71,13 +71,17 @@ def check_header(uri: str, names: Sequence[str], rows: Iterable[Sequence[str]]) 
         rows: those of the lines after it; some are read if the first line alone does not tell.
 
     Raises:
-        NoHeader: all names are numbers, or one is, and another is a value of its own column.
+        NoHeader: all names are numbers; or one is a decimal number; or one is a whole number, such
+            as a year, and another is a value of its own column.
     """
     numbers = [_is_number(name) for name in names if name]
     if not any(numbers):
         return
     if all(numbers):
         raise NoHeader(uri, None, 0, "the first line must name the columns, but has only numbers")
+    if decimal := next((name for name in names if _is_decimal(name)), ""):
+        reason = f"but has {decimal!r}, which is a number"
+        raise NoHeader(uri, None, 0, f"the first line must name the columns, {reason}")
     texts = {at: name for at, name in enumerate(names) if name and not _is_number(name)}
     for row in itertools.islice(rows, _ROWS):
         for at, name in texts.items():
@@ -296,3 +300,8 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_decimal(text: str) -> bool:
+    """Whether a text is a finite number that is not written as a whole one."""
+    return _is_number(text) and math.isfinite(float(text)) and not text.lstrip("+-").isdecimal()
