@@ -328,3 +328,23 @@ def test_an_error_of_the_worker_itself_is_reported_and_ends_it(
     assert failed.error.code == ErrorCode.INTERNAL
     assert not failed.permanent
     assert "NoException" in failed.error.what
+
+
+# --- the files of its user ---------------------------------------------------------------------
+
+
+def test_warnings_name_the_files_that_were_submitted(
+    job: job_pb2.JobSpec, points: Path, tmp_path: Path, start_master: Master, start_worker: Start
+) -> None:
+    copies = tmp_path / "copies"
+    copy = Path(f"{copies}{ZOO}")
+    copy.mkdir(parents=True)
+    source = (ZOO / "points.py").read_text()
+    source = source.replace("Dense(3)", 'Dense(3, "sigmoid")').replace("def loss", "def unused")
+    source += '\nloss = "sparse_categorical_crossentropy"\n'
+    (copy / "points.py").write_text(source)
+    job.model.code.copies, job.model.code.folder = str(copies), str(ZOO)
+    master = start_master(job, [two_tasks(points)])
+    assert start_worker(master).wait() == 0
+    (warning, *_) = master.received.ready[0].warnings
+    assert warning.startswith(f"{ZOO}/points.py:{source.count(chr(10))}, loss: ")

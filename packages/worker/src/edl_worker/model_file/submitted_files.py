@@ -1,9 +1,10 @@
-"""Errors of a model file that runs as a copy, in terms of the files that its author knows."""
+"""Errors and warnings of a model file that runs as a copy, with the files that its author knows."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from edl_proto.errors import EdlError
@@ -20,17 +21,26 @@ def name_submitted_files(error: EdlError, model: ModelReference) -> EdlError:
     zoo = model.submitted_zoo
     if zoo is None:
         return error
-    prefixes = sorted({model.copies, str(Path(model.copies).resolve())}, key=len, reverse=True)
-    copies = re.compile("|".join(map(re.escape, prefixes)))
-    texts = (error.what, error.where, error.detail)
-    what, where, detail = (copies.sub("", text) for text in texts)
-    remedy = copies.sub("", error.remedy)
-    for prefix in prefixes:
+    texts = (error.what, error.where, error.remedy, error.detail)
+    what, where, remedy, detail = name_in_texts(texts, model)
+    for prefix in _prefixes(model):
         for found in re.findall(re.escape(prefix) + f"({_PATH_END})", error.what):
             submitted, copied = Path(os.path.abspath(found)), Path(prefix + found)
             if submitted.exists() and not copied.exists():
                 remedy = _remedy(submitted, zoo)
     return EdlError(error.code, what, where=where, remedy=remedy, detail=detail)
+
+
+def name_in_texts(texts: Iterable[str], model: ModelReference) -> tuple[str, ...]:
+    """Return texts with the paths that were submitted in place of those of the copy."""
+    if model.submitted_zoo is None:
+        return tuple(texts)
+    copies = re.compile("|".join(map(re.escape, _prefixes(model))))
+    return tuple(copies.sub("", text) for text in texts)
+
+
+def _prefixes(model: ModelReference) -> list[str]:
+    return sorted({model.copies, str(Path(model.copies).resolve())}, key=len, reverse=True)
 
 
 def _remedy(missing: Path, zoo: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from edl_proto.errors import EdlError, ErrorCode
@@ -22,7 +22,7 @@ from edl_worker.core.tasks import (
 )
 from edl_worker.metrics import WorkerMetrics
 from edl_worker.metrics_server import MetricsServer
-from edl_worker.model_file.submitted_files import name_submitted_files
+from edl_worker.model_file.submitted_files import name_in_texts, name_submitted_files
 from edl_worker.runtime.heartbeat import Heartbeat, departure
 from edl_worker.runtime.loading_registration import keep_registered
 from edl_worker.tasks.lease_prefetcher import Assignment, LeasePrefetcher
@@ -102,7 +102,8 @@ class Session:
 
     def _join(self, runner: TaskRunner) -> None:
         self.state.check()
-        runner.join(self.client.ready(runner.model))
+        warnings = name_in_texts(runner.model.warnings, self._model)
+        runner.join(self.client.ready(replace(runner.model, warnings=warnings)))
         self.state.phase = WorkerPhase.IDLE
         self._log_phase("ready")
 
@@ -134,6 +135,7 @@ class Session:
         try:
             result = runner.run(assignment, prefetcher)
             seconds = max(time.monotonic() - started, 1e-9)
+            result.warnings = name_in_texts(result.warnings, self._model)
             self.client.complete(lease.ref, result)
         except TaskLostError:
             outcome = "lost"
