@@ -164,3 +164,83 @@ def test_a_subclassed_model_is_refused(zoo: ZooFolder) -> None:
     zoo.write("mine.py", REST + LOSS + source)
     with pytest.raises(ContractErrors, match="Net, a model of Keras 2 without inputs"):
         zoo.load("mine.custom_model")
+
+
+MODERN = """
+import keras, tf_keras
+inputs = keras.Input((2,), name="x")
+model = keras.Model(inputs, keras.layers.Dense(1)(inputs))
+"""
+LAYER = """
+class Net(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.parts = [tf_keras.layers.Dense(3), keras.layers.Dense(1)]
+    def call(self, features):
+        return self.parts[1](self.parts[0](features["x"]))
+model = Net()
+"""
+MIXED = {
+    "a layer": (
+        "model = keras.Model(inputs, tf_keras.layers.Dense(1)(inputs))",
+        "Dense of tf_keras (Keras 2) does not work with Keras 3",
+    ),
+    "a layer in a Sequential": (
+        "model = keras.Sequential([inputs, tf_keras.layers.Dense(1)])",
+        "Dense of tf_keras (Keras 2) does not work with Keras 3",
+    ),
+    "a layer that is an attribute": (LAYER, "net has a Dense of tf_keras (Keras 2), whose weights"),
+    "a layer of Keras 3": (
+        "x = tf_keras.Input((2,)); model = tf_keras.Model(x, keras.layers.Dense(1)(x))",
+        "Functional, a model of Keras 2, has no weights",
+    ),
+    "a callback": (
+        "callbacks = [tf_keras.callbacks.EarlyStopping()]",
+        "has an EarlyStopping of tf_keras (Keras 2), which is not a Keras callback",
+    ),
+    "an optimizer": (
+        "class Own(tf_keras.optimizers.SGD): pass\noptimizer = Own()",
+        "optimizer is an Own of tf_keras (Keras 2), not a Keras optimizer",
+    ),
+    "a schedule": (
+        "schedule = tf_keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)\n"
+        "optimizer = keras.optimizers.SGD(schedule)",
+        "a learning rate that is an ExponentialDecay of tf_keras (Keras 2)",
+    ),
+    "a metric": (
+        "class Own(tf_keras.metrics.Mean): pass\ndef eval_metrics_fn(): return {'own': Own()}",
+        "a metric own that is an Own of tf_keras (Keras 2)",
+    ),
+    "a layer in TensorFlow": (
+        "import importlib\n"
+        "old = importlib.import_module('tensorflow.python.keras.layers.core')\n"
+        "model = keras.Model(inputs, old.Dense(1)(inputs))",
+        "Dense of tensorflow.python.keras (Keras 2) does not work with Keras 3",
+    ),
+}
+
+
+@pytest.mark.parametrize("source", MIXED)
+def test_a_mixture_with_keras_3_is_refused_by_name(zoo: ZooFolder, source: str) -> None:
+    mixed, message = MIXED[source]
+    zoo.write("mine.py", REST + LOSS + MODERN + mixed)
+    with pytest.raises(ContractErrors) as caught:
+        zoo.load("mine")
+    (error,) = caught.value.errors
+    assert message in error.what
+    assert f"{zoo.root}/mine.py:" in error.where
+    assert "import keras" in error.remedy
+
+
+def test_a_whole_model_of_keras_2_is_named(zoo: ZooFolder) -> None:
+    path = zoo.write("mine.py", REST + LOSS + TF_KERAS)
+    (warning,) = zoo.load("mine").warnings
+    assert warning.startswith(f"{path}:{zoo.line('mine.py', 'def custom_model')}, custom_model: ")
+    assert "tf_keras (Keras 2)" in warning
+    assert "import keras" in warning
+
+
+def test_why_such_a_model_is_not_saved(zoo: ZooFolder, tmp_path: Any) -> None:
+    zoo.write("mine.py", REST + LOSS + TF_KERAS)
+    with pytest.raises(NotImplementedError, match="it is of Keras 2"):
+        zoo.load("mine").model.save(tmp_path / "model.keras")

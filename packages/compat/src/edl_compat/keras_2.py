@@ -40,12 +40,15 @@ class Keras2Model(keras.layers.Layer):
             self.add_loss(loss)
         return outputs
 
+    def get_config(self) -> dict[str, Any]:
+        raise NotImplementedError("it is of Keras 2, and can be saved if it is made of keras")
+
 
 def convert_to_keras_3(value: Any) -> Any:
     """Convert a model, optimizer or metric of Keras 2 to Keras 3; return anything else as it is.
 
     Raises:
-        ValueError: a model has no inputs yet.
+        ValueError: a model has no inputs yet, or no weights.
     """
     kinds = {base.__name__ for base in type(value).__mro__}
     if "Model" in kinds:
@@ -60,6 +63,11 @@ def _model(model: Any) -> keras.Model:
         raise ValueError(
             f"edl cannot use {type(model).__name__}, a model of Keras 2 without inputs: write a "
             "functional model, or a subclass of keras.Model of Keras 3"
+        )
+    if not model.weights:  # layers of Keras 3 in a model of Keras 2 are no parts of it
+        raise ValueError(
+            f"{type(model).__name__}, a model of Keras 2, has no weights: its layers are not of "
+            "Keras 2, or have none"
         )
     inputs = [
         keras.Input(tuple(tensor.shape[1:]), dtype=tensor.dtype.name, name=tensor.name)

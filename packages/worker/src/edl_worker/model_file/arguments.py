@@ -92,7 +92,7 @@ class Definition:
     @property
     def place(self) -> str:
         # A loss of Keras can be called; its class is not what the user wrote.
-        is_of_keras = str(getattr(self.value, "__module__", "")).startswith("keras.")
+        is_of_keras = str(getattr(self.value, "__module__", "")).startswith(("keras.", "tf_keras."))
         if self.file and (is_of_keras or not callable(self.value)):
             line = find_line(self.file, self.short_name)
             if not line:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.model_file import keras_2
 from edl_worker.model_file.error_messages import message_of
 from edl_worker.model_file.framework_types import dtype_name, is_tensorflow_error, leaves
 from edl_worker.model_file.known_errors import explain
@@ -221,7 +222,9 @@ def type_with_article(value: Any) -> str:
     if value is None:
         return "None"
     name = type(value).__name__
-    return f"{'an' if name[0].lower() in 'aeio' else 'a'} {name}"
+    package = keras_2.package_of(type(value))
+    origin = f" of {package} (Keras 2)" if package else ""
+    return f"{'an' if name[0].lower() in 'aeio' else 'a'} {name}{origin}"
 
 
 def place_of(value: Any, name: str = "") -> str:

@@ -11,6 +11,8 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from edl_worker.model_file import keras_2
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -35,11 +37,6 @@ _CREATE_ONCE = (
     "Create layers and variables once, in __init__ or build (self.dense = keras.layers.Dense(8)), "
     "and only call them in call."
 )
-_KERAS_2 = (
-    "Objects of tf_keras (Keras 2) and of Keras 3 do not fit together: import all of them from "
-    "keras, or from tf.keras without TF_USE_LEGACY_KERAS."
-)
-
 _DENSE = (
     "A tf.io.VarLenFeature gives a sparse tensor: describe the feature with tf.io.FixedLenFeature, "
     "or use tf.sparse.to_dense(x)."
@@ -80,7 +77,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "Take the optimizer of the same name from keras.optimizers.",
         "",
     ),
-    (r"tf_keras", _KERAS_2, ""),
+    (r"tf_keras", keras_2.REMEDY, ""),
     (
         r"EOF when reading a line",
         "A job has no keyboard. Make the value a parameter of a function, such as "
@@ -210,6 +207,8 @@ def explain(error: BaseException, message: str, line: str = "") -> Explanation |
         message: of the exception, as users see it.
         line: of the model file that raised it.
     """
+    if mixed := keras_2.find_mixture(error):
+        return Explanation(keras_2.REMEDY, message=f"{mixed} does not work with Keras 3")
     if re.search(r"NOT CONVERTIBLE TO TENSOR|SparseTensor\(", message):
         return Explanation(_DENSE, message=_name_sparse(message, line))
     if (match := BEYOND_TABLE.search(message)) is not None:

@@ -56,7 +56,8 @@ class ModelInstance(ModelDefinition):
         return []
 
     def create_model(self, caller: DefinitionCaller) -> Any:
-        model = keras_3_model(Definition("model", self.name, self.value), self.value)
+        definition = Definition("model", self.name, self.value, file=self.module.__file__ or "")
+        model = keras_3_model(definition, self.value)
         caller.owner = model
         return model
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, ClassVar, Literal
 
+from edl_worker.model_file import keras_2
 from edl_worker.model_file.arguments import Definition, Role
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.errors import place_of, type_with_article
@@ -156,12 +157,14 @@ def keras_3_model(definition: Definition, value: Any) -> Any:
     try:
         model = compatibility.to_keras_3(value)
     except ValueError as error:
-        raise definition.error(f"cannot be used: {error}", "Use tf.keras of Keras 3.") from error
+        raise definition.error(f"cannot be used: {error}", keras_2.REMEDY) from error
     if not is_model_class(type(model)):
         raise definition.error(
             f"returned {type_with_article(value)}, not a Keras model",
             "End it with `return model`."
             if value is None
+            else keras_2.REMEDY
+            if keras_2.package_of(type(value))
             else "Return a keras.Model; Keras 3 comes with TensorFlow as tf.keras.",
         )
     if not hasattr(model, "compiled"):

@@ -51,8 +51,10 @@ class CompatibilityShelf(Protocol):
     def to_keras_3(self, value: Any) -> Any:
         """Return a model, optimizer or metric of Keras 2 as one of Keras 3; others as they are.
 
+        The result for a model has a layer with the model itself as its attribute ``wrapped``.
+
         Raises:
-            ValueError: a model has no inputs yet.
+            ValueError: a model has no inputs yet, or no weights.
         """
 
     def is_old_callback(self, callback: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from edl_worker.model_file import keras_2
 from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.errors import type_with_article
@@ -52,7 +53,9 @@ def adapt_callbacks(definition: Definition, caller: DefinitionCaller) -> Callbac
         if not isinstance(each, keras.callbacks.Callback):
             raise definition.error(
                 f"has {type_with_article(each)}, which is not a Keras callback",
-                "Return a list of keras.callbacks.Callback.",
+                keras_2.REMEDY
+                if keras_2.package_of(type(each))
+                else "Return a list of keras.callbacks.Callback.",
             )
     called = [each for each in found if not _is_done_already(each)]
     for each in called:

@@ -16,6 +16,7 @@ from edl_worker.engines.tensorflow.model.adapters.output_metrics import (
     metrics_by_output,
 )
 from edl_worker.engines.tensorflow.model.description import AS_IN_KERAS, LOSS, MetricDefinitions
+from edl_worker.model_file import keras_2
 from edl_worker.model_file.arguments import PARAMETER_NAMES, BoundFunction, Definition, bind
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.errors import type_with_article
@@ -182,6 +183,10 @@ def _metrics_by_name(definition: Definition, value: Any) -> MetricDefinitions:
         metric = compatibility.to_keras_3(metric)
         if isinstance(metric, keras.metrics.Metric):
             keras_metrics[name] = metric
+        elif keras_2.package_of(type(metric)):
+            raise definition.error(
+                f"has a metric {name} that is {type_with_article(metric)}", keras_2.REMEDY
+            )
         elif callable(metric):
             metric_definition = Definition("metric", name, metric)
             functions[name] = bind(

@@ -11,6 +11,7 @@ import keras
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.engines.tensorflow.internals import inner_optimizers, learning_rate_of
 from edl_worker.engines.tensorflow.model.adapters.keras_names import suggest_name
+from edl_worker.model_file import keras_2
 from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.errors import type_with_article
@@ -57,7 +58,12 @@ def adapt_optimizer(
     if not isinstance(value, keras.optimizers.Optimizer):
         verb = "is" if value is definition.value else "returned"
         what = f"{verb} {type_with_article(value)}, not a Keras optimizer"
-        raise definition.error(what, _REMEDY)
+        of_keras_2 = keras_2.package_of(type(value))
+        raise definition.error(what, keras_2.REMEDY if of_keras_2 else _REMEDY)
+    rate = learning_rate_of(value)
+    if keras_2.package_of(type(rate)):
+        what = f"has a learning rate that is {type_with_article(rate)}"
+        raise definition.error(what, keras_2.REMEDY)
     check_supported(value, definition.signature, definition.place, replicated)
     return value
 

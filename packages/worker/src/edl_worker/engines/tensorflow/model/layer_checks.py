@@ -1,0 +1,52 @@
+"""Checks of a model's layers as a whole: whose they are, and what they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.engines.tensorflow.internals import nested_layers
+from edl_worker.model_file import keras_2
+from edl_worker.model_file.errors import type_with_article
+from edl_worker.model_file.framework_types import leaves
+
+
+def check_origin(model: keras.Model, place: str) -> None:
+    """Check that a model of Keras 3 has no layers of Keras 2, which it would not train.
+
+    Raises:
+        EdlError: MODEL_CONTRACT.
+    """
+    if warn_of_keras_2(model, place):
+        return
+    for layer in (model, *nested_layers(model)):
+        for part in leaves(list(vars(layer).values())):
+            if keras_2.package_of(type(part)) and hasattr(part, "trainable_weights"):
+                raise EdlError(
+                    ErrorCode.MODEL_CONTRACT,
+                    f"{layer.name} has {type_with_article(part)}, whose weights Keras 3 would "
+                    "neither train nor save",
+                    where=place,
+                    remedy=keras_2.REMEDY,
+                )
+
+
+def warn_of_keras_2(model: keras.Model, place: str) -> tuple[str, ...]:
+    """Return a warning of a model of Keras 2, whose variables train as those of Keras 3."""
+    packages = {keras_2.package_of(type(each)) for each in _wrapped_models(model)}
+    return tuple(
+        f"{place}: the model is one of {package} (Keras 2), of which edl trains the variables with "
+        "Keras 3: import keras instead, and the trained model has all its forms"
+        for package in sorted(packages)
+        if package
+    )
+
+
+def _wrapped_models(model: keras.Model) -> Iterator[Any]:
+    """Yield the models of Keras 2 that became layers; see ``CompatibilityShelf.to_keras_3``."""
+    for layer in nested_layers(model):
+        if (wrapped := getattr(layer, "wrapped", None)) is not None:
+            yield wrapped
