@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from edl_proto.printable import clip, one_line
 from edl_runtime.model.close_numbers import are_close
 
 _MAX_NUMBERS = 256
+_MAX_NAME = 250
+"""Characters that the master takes, but for those of a mark where the middle is cut out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,8 @@ class LayerState:
         rest = _without_floats(self.values, floats)
         text = json.dumps([rest, len(floats)], sort_keys=True)
         digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        return StateSummary(self.name, self.place, digest, _means(floats), self.optional)
+        name, place = (clip(one_line(each), _MAX_NAME) for each in (self.name, self.place))
+        return StateSummary(name, place, digest, _means(floats), self.optional)
 
 
 def _without_floats(value: Any, floats: list[float]) -> Any:

@@ -43,6 +43,10 @@ LAYERS = {
         "L.Rescaling(np.full(28, SCALE), offset=1.0)",
         "Rescaling rescaling: scale is [0.5, 0.5, ",
     ),
+    "a rate that is none of a dropout": (
+        "L.Conv1D(28, 3, padding='same', dilation_rate=1 + int(SCALE * 2))",
+        "Conv1D conv1d: dilation_rate is [2], and was [1]",
+    ),
     "within a layer": (
         "L.TimeDistributed(L.Rescaling(1.0, offset=SCALE))",
         "offset is 0.5, and was 0.25",
@@ -122,5 +126,16 @@ def test_workers_are_compared_by_arguments(zoo: ZooFolder, layer: str) -> None:
 
     first = summaries("0.25")
     assert first == summaries("0.25")
-    assert first != summaries("0.125")
+    assert first != summaries("0.5")
     assert all(summary.optional for summary in first)
+
+
+def test_the_master_takes_every_name() -> None:
+    names = [f"file /data/{'x' * 400}/a{part}\n.csv" for part in range(2)]
+    found = [LayerState(name, name, {"sha256": "1f"}).summarize() for name in names]
+    assert found[0].name != found[1].name
+    for summary in found:
+        for text in (summary.name, summary.place):
+            assert len(text) <= 256
+            assert text.endswith(".csv")
+            assert text.isprintable()

@@ -7,6 +7,7 @@ another content of the file makes another model.
 from __future__ import annotations
 
 import base64
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,8 +24,8 @@ from edl_worker.engines.tensorflow.model.layer_states import ADAPTED
 
 _NO_MEANING = frozenset(("name", "dtype", "trainable", "seed", "autocast", "function", "code"))
 """Keys that differ between two loads of a file, or between training and prediction."""
-_ONLY_TRAINING = ("initializer", "regularizer", "constraint", "rate")
-"""Ends of keys whose values change no prediction."""
+_ONLY_TRAINING = re.compile(r"rate|(\w+_)?(initializer|regularizer|constraint)")
+"""Keys whose values change no prediction."""
 
 
 def read(model: keras.Model) -> tuple[LayerState, ...]:
@@ -75,8 +76,8 @@ def check(model: keras.Model, saved: Sequence[LayerState], place: str) -> None:
 
 def _difference(mine: LayerState, trained: LayerState) -> str:
     """Return the first argument that differs, with both values; empty if none does."""
-    for key in mine.values.keys() & trained.values.keys():
-        if key.endswith(_ONLY_TRAINING):
+    for key in sorted(mine.values.keys() & trained.values.keys()):
+        if _ONLY_TRAINING.fullmatch(key):
             continue
         one, other = (
             LayerState(mine.name, "", {key: state.values[key]}) for state in (mine, trained)
