@@ -70,4 +70,4 @@ def test_no_message_adds_an_entry_to_a_log(forged: str) -> None:
     text = as_text(LogEntry(0.0, "WARNING", "x", f"it says\n{forged}", {}, f"E: it says\n{forged}"))
     assert [parse(line) is not None for line in text.splitlines()] == [True, *3 * [False]]
     plain = as_text(LogEntry(0.0, "WARNING", "x", "it says\nthis", {}, "Traceback\n  File"))
-    assert plain.endswith("it says\nthis\nTraceback\n  File")
+    assert plain.endswith("it says\n    this\nTraceback\n  File")
