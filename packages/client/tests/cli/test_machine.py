@@ -109,8 +109,9 @@ def test_a_check_without_a_verdict_says_why(checked: Edl) -> None:
 def test_doctor_names_what_is_missing(edl: Edl) -> None:
     (edl.place / "fake" / "tensorflow").mkdir(parents=True)
     (edl.place / "fake" / "tensorflow" / "__init__.py").write_text(
-        "raise ImportError('no such luck')"
+        "import os\nraise ImportError('no such luck', os.environ['KERAS_BACKEND'])"
     )
+    edl.extra["KERAS_BACKEND"] = "torch"
     edl.extra["PYTHONPATH"] = str(edl.place / "fake")
     edl.extra["EDL_ENGINE"] = "unix:///nowhere/docker.sock"
     done = edl.run("doctor", "-o", "json")
@@ -118,7 +119,7 @@ def test_doctor_names_what_is_missing(edl: Edl) -> None:
     assert not done.json["ok"]
     found = {one["subject"]: one for one in done.json["findings"]}
     assert found["tensorflow"]["grade"] == "missing"
-    assert "no such luck" in found["tensorflow"]["what"]
+    assert "('no such luck', 'tensorflow')" in found["tensorflow"]["what"]
     assert found["tensorflow"]["remedy"]
     assert found["containers"]["grade"] == "note"
     assert "/nowhere/docker.sock" in found["containers"]["what"]

@@ -43,6 +43,12 @@ def test_keras_does_not_import_scikit_learn_and_a_model_file_can(tmp_path: Path)
     assert done.returncode == 0, done.stderr
 
 
+def test_keras_computes_with_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", "jax")  # of the user's shell
+    startup._quiet_tensorflow()
+    assert os.environ["KERAS_BACKEND"] == "tensorflow"
+
+
 def test_a_process_takes_only_the_memory_of_a_gpu_that_it_needs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

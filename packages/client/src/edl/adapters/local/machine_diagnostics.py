@@ -220,7 +220,8 @@ def _probe(command: str) -> tuple[dict[str, str | None] | None, str]:
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            # As in a worker.
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"},
             timeout=_IMPORT_S,
             check=False,
             cwd=home if os.path.isdir(home) else None,

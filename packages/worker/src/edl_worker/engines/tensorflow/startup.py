@@ -13,9 +13,13 @@ from contextlib import contextmanager
 
 
 def _quiet_tensorflow() -> None:
-    """Set what TensorFlow reads while it is imported; what is set already stays."""
+    """Set what TensorFlow and Keras read while they are imported.
+
+    What is set already stays, except for the backend of Keras: edl trains with TensorFlow only,
+    and people who use another backend elsewhere set it in their shell for all programs.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    os.environ["KERAS_BACKEND"] = "tensorflow"
     # Otherwise the first process takes nearly all memory of a GPU, and the next one fails.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     if not os.path.exists("/proc/driver/nvidia") and not os.path.exists("/dev/dxg"):
