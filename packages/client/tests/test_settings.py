@@ -37,7 +37,7 @@ def test_nothing_is_set_where_nothing_is_given(project: Path) -> None:
 
 def test_the_nearest_source_wins(project: Path) -> None:
     user_file(project, "num-workers = 1\nseed = 1\nupdate = 'sync'\n")
-    (project / "edl.toml").write_text("num_workers = '2:3'\nseed = 2\n")
+    (project / "edl.toml").write_text("\ufeffnum_workers = '2:3'\nseed = 2\n")  # as some editors do
     assert values(project) == {"num_workers": "2:3", "seed": 2, "update": "sync"}
     assert values(project, EDL_SEED="3")["seed"] == "3"
     assert values(project, EDL_SEED="3", seed="4")["seed"] == "4"

@@ -216,7 +216,7 @@ def _load(path: Path) -> dict[str, Any]:
 @functools.lru_cache(maxsize=2)
 def _parse_toml(content: bytes) -> dict[str, Any]:
     """Parse the user's and the project's file once: a command may ask for each verb's options."""
-    return tomllib.loads(content.decode())
+    return tomllib.loads(content.decode("utf-8-sig"))  # some editors begin a file with a BOM
 
 
 def _table(path: Path, value: Any) -> dict[str, Any]:
