@@ -7,7 +7,7 @@ from zoo_folder import ZooFolder
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.errors import ContractErrors
-from edl_worker.model_file.resolver import find_model
+from edl_worker.model_file.resolver import find_definition, find_model
 from edl_worker.model_file.zoo.importer import ModelZoo
 from edl_worker.model_file.zoo.module_import import open_zoo
 
@@ -99,3 +99,16 @@ def test_a_model_is_in_whichever_file_of_a_folder_has_it(zoo: ZooFolder) -> None
     error = failure(zoo, "nets.DeepNet")
     assert "nets.deep.DeepNet, nets.other.DeepNet" in error.what
     assert error.remedy == "Name one: --model-def nets.deep.DeepNet"
+
+
+def test_the_wrong_one_of_several_metrics_is_named(zoo: ZooFolder) -> None:
+    zoo.write("net.py", "class Net(tf.keras.Model): pass")
+    opened = open_(zoo)
+    with pytest.raises(EdlError, match="--eval-metrics-fn acuracy: the model file has") as caught:
+        find_definition(
+            *(opened, find_model(opened, "net"), "eval_metrics_fn", "--eval-metrics-fn"),
+            "mae, acuracy",
+            lambda _, name: name == "mae",
+            lambda _, name: f"Did you mean {name.replace('cu', 'ccu')}?",
+        )
+    assert caught.value.remedy == "Did you mean accuracy?"

@@ -164,6 +164,10 @@ def find_definition(
         return Definition(role, dotted, installed)
     if role in _NAMED_ROLES and (names := _known_names(role, dotted, is_known)):
         return Definition(role, dotted, names if role == "eval_metrics_fn" else names[0])
+    if role == "eval_metrics_fn":  # one of several names of Keras may be wrong
+        names = [name.strip() for name in dotted.split(",")]
+        dotted = next((each for each in names if each and not is_known(role, each)), dotted)
+        parts = dotted.split(".")
     near = zoo.nearest(dotted.rpartition(".")[0] or dotted)
     suggestion = _suggest_installed(dotted)
     if "." not in dotted:
