@@ -219,15 +219,19 @@ _OF_CODE_OR_DATA = ("SHAPE_MISMATCH", "NAN_LOSS", "USER_CODE")
 """Codes of failures that the same code would have again with the same data."""
 
 
-def _is_of_options(failure: Failure) -> bool:
-    """Return whether a job would fail again in the same way as long as its options are the same."""
+def _is_of_options(failure: Failure, verb: Verb) -> bool:
+    """Return whether a job would fail again in the same way as long as its options are the same.
+
+    They include the trained model of a job that does not train, and so its code.
+    """
     named = failure.code == "USAGE" and failure.where.startswith("--")
-    return named or failure.code in ("UNKNOWN_PARAMETER", "MODEL_NOT_FOUND")
+    of_code = () if verb is Verb.TRAIN else (*_OF_CODE_ALONE, *_OF_CODE_OR_DATA)
+    return named or failure.code in ("UNKNOWN_PARAMETER", "MODEL_NOT_FOUND", *of_code)
 
 
 def new_submission(status: JobStatus) -> str:
     """Return the remedy of a job whose options are wrong; empty for other jobs."""
-    if status.failure is None or not _is_of_options(status.failure):
+    if status.failure is None or not _is_of_options(status.failure, status.verb):
         return ""
     return f"A job keeps its options: edl delete {status.job}, and submit it again."
 
@@ -250,6 +254,9 @@ def next_steps(status: JobStatus, *, takes_code: bool = True) -> str:
         return with_new_code or f"A job keeps its image: edl delete {status.job}, and submit again."
     if code in _OF_CODE_OR_DATA and status.saved_version is None and with_new_code:
         return f"With corrected data: edl resume {status.job}. {with_new_code}"
+    if code in (*_OF_CODE_ALONE, "USER_CODE") and status.saved_version and with_new_code:
+        with_new_code = steps.replace(" continues", " --code new continues")
+        return f"With a corrected model file: {with_new_code}"
     return f"{steps} {with_new_code}".rstrip()
 
 
