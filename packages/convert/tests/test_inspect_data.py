@@ -81,6 +81,14 @@ def test_bad_rows_are_named_by_their_lines(edl: Call, tmp_path: Path) -> None:
     assert "all 2 records are whole" in edl("data", "inspect", "t.csv", "--check").out
 
 
+def test_a_text_among_numbers_makes_no_column_of_texts(edl: Call, tmp_path: Path) -> None:
+    rows = ["0.3,nan", "0.3,inf", "0.3,abc", *(250 * ["0.3,0.5"])]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b", *rows]) + "\n")
+    done = edl("data", "inspect", "t.csv", "--check", code=3)
+    assert "2 values not finite: t.csv:2 (b=nan), t.csv:3 (b=inf)" in done.err
+    assert "1 text among numbers: t.csv:4 (b=abc)" in done.err
+
+
 def test_values_of_examples_that_are_not_finite_are_named(edl: Call, tmp_path: Path) -> None:
     with recordio.Writer("t.recordio") as writer:
         for number in range(50):

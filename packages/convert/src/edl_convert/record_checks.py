@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -17,8 +18,12 @@ from recordio.formats.csvfile import CsvSource, is_not_finite, is_text, split_ro
 _MAX_PLACES = 5
 """The number of places of each kind that are named."""
 _NOT_FINITE = re.compile(rb'(?:^|,)\s*"?[+-]?(?:nan|inf|infinity)"?\s*(?=,|$)', re.IGNORECASE)
+_LETTER = re.compile(rb"(?:^|,)\s*[+-]?[^\s,\d.+-]")
+"""The first character of a field that is no number and not empty."""
 _SAMPLE_ROWS = 200
 """The number of rows that show which columns hold texts."""
+_RARE = 20
+"""A column holds texts if there is more than one for so many numbers in it."""
 
 
 @dataclass(slots=True)
@@ -46,11 +51,11 @@ def check_records(
     Raises:
         RecordError: the file is damaged.
         EdlError: DATA_DAMAGED: rows have another number of fields than there are columns, or
-            values are not finite.
+            values are not finite or are texts among numbers.
     """
-    lengths, values = _Findings(), _Findings()
+    lengths, values, texts = _Findings(), _Findings(), _Findings()
     if isinstance(source, CsvSource):
-        number = _check_rows(source, lengths, values, report)
+        number = _check_rows(source, lengths, values, texts, report)
     else:
         number = _check_examples(source, first, values, report)
     parts = []
@@ -61,8 +66,10 @@ def check_records(
         )
     if values.number:
         parts.append(f"{plural(values.number, 'value')} not finite: {_name(source, values)}")
+    if texts.number:
+        parts.append(f"{plural(texts.number, 'text')} among numbers: {_name(source, texts)}")
     if parts:
-        record = min(found.places[0][0] for found in (lengths, values) if found.places)
+        record = min(found.places[0][0] for found in (lengths, values, texts) if found.places)
         raise EdlError(
             ErrorCode.DATA_DAMAGED,
             "; ".join(parts),
@@ -84,15 +91,18 @@ def _enumerate(
 
 
 def _check_rows(
-    source: CsvSource, lengths: _Findings, values: _Findings, report: Callable[[int], None]
+    source: CsvSource,
+    lengths: _Findings,
+    values: _Findings,
+    texts: _Findings,
+    report: Callable[[int], None],
 ) -> int:
     columns = source.columns or ()
-    sample = map(split_row, source.read(0, _SAMPLE_ROWS))
-    texts = {at for cells in sample for at, cell in enumerate(cells) if is_text(cell)}
+    of_text = _text_columns(source)
     number = -1
     for number, row in _enumerate(source, report):
         suspect = _NOT_FINITE.search(row) is not None
-        if b'"' not in row and not suspect:
+        if b'"' not in row and not suspect and not _LETTER.search(row):
             if row.count(b",") + 1 != len(columns):
                 lengths.add(number, f"{row.count(b',') + 1} fields")
             continue
@@ -101,9 +111,25 @@ def _check_rows(
             lengths.add(number, plural(len(cells), "field"))
             continue
         for at, cell in enumerate(cells):
-            if suspect and at not in texts and is_not_finite(cell):
+            if at in of_text:
+                continue
+            if suspect and is_not_finite(cell):
                 values.add(number, f"{one_line(columns[at])}={cell.strip()}")
+            elif is_text(cell):
+                texts.add(number, f"{one_line(columns[at])}={one_line(cell.strip())}")
     return number + 1
+
+
+def _text_columns(source: CsvSource) -> set[int]:
+    """Return the numbers of the columns of texts; a single text among numbers makes none."""
+    texts, numbers = Counter[int](), Counter[int]()
+    for row in source.read(0, _SAMPLE_ROWS):
+        for at, cell in enumerate(split_row(row)):
+            if is_text(cell):
+                texts[at] += 1
+            elif cell.strip() and not is_not_finite(cell):
+                numbers[at] += 1
+    return {at for at, found in texts.items() if found * _RARE > numbers[at]}
 
 
 def _check_examples(
