@@ -32,6 +32,7 @@ def test_an_output_holds_all_that_the_documents_promise(
 ) -> None:
     output, master = finished_job
     assert sorted(path.name for path in output.iterdir()) == [
+        "layer_states.json",
         "model.keras",
         "model_zoo",
         "parameters.safetensors",
@@ -153,7 +154,7 @@ def test_what_a_model_cannot_have_costs_no_more_than_that(
     assert list(master.received.ready[0].warnings) == [told[0]], "told before training"
     output = tmp_path / "out"
     assert {path.name for path in output.iterdir()} == {
-        *("model_zoo", "parameters.safetensors", "trained_model.pb")
+        *("layer_states.json", "model_zoo", "parameters.safetensors", "trained_model.pb")
     }
     assert {path.name for path in (output / "model_zoo").iterdir()} == {
         "points.py",

@@ -184,6 +184,7 @@ def test_a_model_without_the_form_in_which_workers_crashed(
     (warning,) = exporter(job).export(ExportInfo(crashes=2), str(place))
     assert warning.startswith("The trained model has no saved_model: 2 workers ended")
     assert sorted(path.name for path in place.iterdir()) == [
+        "layer_states.json",
         "model.keras",
         "model_zoo",
         "parameters.safetensors",

@@ -142,7 +142,7 @@ def test_the_loss_of_a_model_without_tables_is_scaled_as_in_fit(
     undecided: job_pb2.JobSpec, zoo: ZooFolder
 ) -> None:
     policy = 'tf.keras.mixed_precision.set_global_policy("mixed_float16")'
-    write_points(zoo, model=policy + TABLE.format(embedding="tf.keras.layers.Embedding(9, 3)"))
+    write_points(zoo, model=policy + TABLE.format(embedding="tf.keras.layers.Embedding(32, 3)"))
     described = load_model(undecided).describe()
     undecided.training.update = job_pb2.REPLICATED
     assert described == load_model(undecided).describe()
