@@ -156,7 +156,7 @@ def test_a_worker_with_another_vocabulary_is_refused_by_name(
     waited = edl.run("wait", "shops")
     assert waited.code != 0
     assert "StringLookup city (shops.py:" in waited.err
-    assert "has another state" in waited.err
+    assert "have another state in this worker" in waited.err, "the layer, and the file"
 
     table.write_bytes(original)
     held.release()
