@@ -232,6 +232,13 @@ def test_a_mixture_with_keras_3_is_refused_by_name(zoo: ZooFolder, source: str) 
     assert "import keras" in error.remedy
 
 
+def test_errors_of_keras_with_other_objects_around_are_told(zoo: ZooFolder) -> None:
+    """Such as a file of h5py, which is like a dictionary and was not opened."""
+    zoo.write("mine.py", REST + LOSS + MODERN + "model.load_weights('missing.weights.h5')")
+    with pytest.raises(ContractErrors, match="FileNotFoundError"):
+        zoo.load("mine")
+
+
 def test_a_whole_model_of_keras_2_is_named(zoo: ZooFolder) -> None:
     path = zoo.write("mine.py", REST + LOSS + TF_KERAS)
     (warning,) = zoo.load("mine").warnings

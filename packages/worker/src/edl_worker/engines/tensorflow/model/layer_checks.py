@@ -11,7 +11,6 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.engines.tensorflow.internals import nested_layers
 from edl_worker.model_file import keras_2
 from edl_worker.model_file.errors import type_with_article
-from edl_worker.model_file.framework_types import leaves
 
 
 def check_origin(model: keras.Model, place: str) -> None:
@@ -23,7 +22,7 @@ def check_origin(model: keras.Model, place: str) -> None:
     if warn_of_keras_2(model, place):
         return
     for layer in (model, *nested_layers(model)):
-        for part in leaves(list(vars(layer).values())):
+        for part in keras_2.parts_of(vars(layer)):
             if keras_2.package_of(type(part)) and hasattr(part, "trainable_weights"):
                 raise EdlError(
                     ErrorCode.MODEL_CONTRACT,
