@@ -40,7 +40,7 @@ def test_validation_data_has_the_columns_of_the_training_data(data: Path) -> Non
         EdlError, match=r"lacks\.csv: it lacks column 'b' of the training data"
     ) as e:
         check_validation(data, "table.csv", "lacks.csv")
-    assert "It has 'B' instead: rename" in e.value.remedy
+    assert "It has column 'B' instead: rename" in e.value.remedy
     for files in (("table.csv", "x.recordio"), ("x.recordio", "table.csv")):
         with pytest.raises(EdlError, match=r"its records are .* of the training data are"):
             check_validation(data, *files)

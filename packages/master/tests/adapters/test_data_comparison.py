@@ -45,7 +45,7 @@ def test_other_columns_are_named_and_stay(tmp_path: Path, model: Path) -> None:
     compared = compare_data(JobType.TRAIN, other, None, "", str(model))
     assert compared.columns == ("c", "a", "label")
     (note,) = compared.notes
-    assert "knows the data a, b, label; this data has c, a, label" in note.message
+    assert "only that has 'b', and only this has 'c'" in note.message
 
 
 def test_a_file_of_values_says_nothing_of_columns(tmp_path: Path) -> None:

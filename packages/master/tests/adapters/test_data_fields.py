@@ -10,7 +10,7 @@ import pytest
 import recordio
 import recordio.example
 from edl_master.adapters.data_fields import describe_fields
-from edl_master.core.data_description import MIXED, NUMBER, TEXT, DataDescription, DataField
+from recordio.description import MIXED, NUMBER, TEXT, DataDescription, DataField
 
 
 def describe(file: Path) -> DataDescription | None:

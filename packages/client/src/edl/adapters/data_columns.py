@@ -13,12 +13,15 @@ from edl.core.locations import scheme
 from edl.core.options import Verb
 from edl.core.submission import Submission
 from edl_proto.errors import EdlError, ErrorCode
-
-Columns = tuple[str, ...] | None
-"""The names of columns; None for tf.Examples, which have none."""
+from recordio.description import (
+    DataDescription,
+    DataField,
+    Form,
+    compare,
+    description_from_json,
+)
 
 _TRAINING = "the training data"
-_SHOWN = 5
 
 
 def check(job: Submission) -> None:
@@ -30,39 +33,32 @@ def check(job: Submission) -> None:
         EdlError: SHAPE_MISMATCH.
     """
     if job.verb is Verb.EVALUATE:
-        described = _describe_training(job.trained_model)
-        if described is not None:
-            _compare(described["columns"], _columns(job.data, job.data_format, "--data"))
+        known = _describe_training(job.trained_model)
+        found = _describe(job.data, job.data_format, "--data")
     elif job.validation_data:
-        first = next(_columns(job.data, job.data_format, "--data"), None)
-        if first is not None:
-            found = _columns(job.validation_data, job.data_format, "--validation-data")
-            _compare(first[1], found)
+        _, known = next(_describe(job.data, job.data_format, "--data"), ("", None))
+        found = _describe(job.validation_data, job.data_format, "--validation-data")
+    else:
+        return
+    if known is None:
+        return
+    for file, described in found:
+        if known.form is described.form is Form.EXAMPLES:
+            continue  # one record does not tell which features others have
+        compared = compare(known, described, _TRAINING)
+        if compared.problem:
+            raise EdlError(
+                ErrorCode.SHAPE_MISMATCH,
+                f"{file}: {compared.problem}",
+                where=file,
+                remedy=compared.remedy,
+            )
 
 
-def _compare(known: Columns, files: Iterator[tuple[str, Columns]]) -> None:
-    forms = {True: "rows of CSV", False: "tf.Examples"}
-    for file, columns in files:
-        if (columns is None) != (known is None):
-            found, was = forms[columns is not None], forms[known is not None]
-            what = f"its records are {found}, those of {_TRAINING} are {was}"
-            remedy = "Convert the data in the same way."
-        elif missing := [repr(name) for name in known or () if name not in (columns or ())]:
-            what = f"it lacks column{'s'[: len(missing) > 1]} {', '.join(missing[:_SHOWN])}"
-            what += f" of {_TRAINING}"
-            extra = [repr(name) for name in columns or () if name not in (known or ())]
-            remedy = f"Use data with the columns of {_TRAINING}."
-            if extra:
-                remedy += (
-                    f" It has {', '.join(extra[:_SHOWN])} instead: rename what means the same."
-                )
-        else:
-            continue
-        raise EdlError(ErrorCode.SHAPE_MISMATCH, f"{file}: {what}", where=file, remedy=remedy)
-
-
-def _columns(patterns: Sequence[str], form: str, option: str) -> Iterator[tuple[str, Columns]]:
-    """Yield each file of this machine with its columns.
+def _describe(
+    patterns: Sequence[str], form: str, option: str
+) -> Iterator[tuple[str, DataDescription]]:
+    """Yield each file of this machine with the names of its columns, or that it has none.
 
     A file that cannot be read is left out, and so is one whose records have no known fields.
     """
@@ -72,16 +68,16 @@ def _columns(patterns: Sequence[str], form: str, option: str) -> Iterator[tuple[
                 continue
             with suppress(recordio.RecordError):
                 source = recordio.open_source(file, format=form or None)
-                records = () if source.columns else source.read(0, 1)
-                if source.columns or any(map(recordio.example.decode, records)):
-                    yield file, source.columns
+                if source.columns:
+                    fields = tuple(DataField(name, "") for name in source.columns)
+                    yield file, DataDescription(Form.TABLE, fields)
+                elif any(map(recordio.example.decode, source.read(0, 1))):
+                    yield file, DataDescription(Form.EXAMPLES, ())
 
 
-def _describe_training(folder: str) -> dict[str, Columns] | None:
-    """Return the columns of the data that a model was trained on; None if nothing is known."""
+def _describe_training(folder: str) -> DataDescription | None:
+    """Return the data that a model was trained on; None if nothing is known."""
     try:
-        described = json.loads(trained_models.read(folder).data)
-        names = tuple(str(name) for name, _, _, always in described["fields"] if always)
-        return {"columns": names if described["form"] == "table" else None}
+        return description_from_json(json.loads(trained_models.read(folder).data))
     except (ValueError, KeyError, TypeError):
         return None

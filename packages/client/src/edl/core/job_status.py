@@ -255,26 +255,25 @@ def next_steps(status: JobStatus, *, takes_code: bool = True) -> str:
     if code in _OF_CODE_OR_DATA and status.saved_version is None and with_new_code:
         return f"With corrected data: edl resume {status.job}. {with_new_code}"
     if code in (*_OF_CODE_ALONE, "USER_CODE") and status.saved_version and with_new_code:
-        with_new_code = steps.replace(" continues", " --code new continues")
-        return f"With a corrected model file: {with_new_code}"
+        return f"With a corrected model file: {_resuming_steps(status, ' --code new')}"
     return f"{steps} {with_new_code}".rstrip()
 
 
-def _resuming_steps(status: JobStatus) -> str:
+def _resuming_steps(status: JobStatus, option: str = "") -> str:
     name, version = status.job, status.saved_version
     if status.state is JobState.SUCCEEDED:
         return ""
     if steps := new_submission(status):
         return steps
     if status.state is JobState.NOT_STARTED:
-        return f"edl resume {name} starts it."
+        return f"edl resume {name}{option} starts it."
     if version is None:
-        return f"edl resume {name} starts it again."
+        return f"edl resume {name}{option} starts it again."
     if status.verb is not Verb.TRAIN or not version:
-        return f"edl resume {name} continues it."
+        return f"edl resume {name}{option} continues it."
     return (
-        f"edl resume {name} continues it from parameter version {version}; edl export {name}"
-        " writes the model of that version."
+        f"edl resume {name}{option} continues it from parameter version {version}; "
+        f"edl export {name} writes the model of that version."
     )
 
 

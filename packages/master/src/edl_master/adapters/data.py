@@ -10,12 +10,12 @@ from typing import Any
 
 import recordio
 from edl_master.adapters.data_fields import describe_fields
-from edl_master.core.data_description import DataDescription
 from edl_master.core.effects import Range
 from edl_master.core.mixing import Mixing, choose_mixing
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import task_pb2
 from edl_runtime.public_settings import without_passwords
+from recordio.description import DataDescription
 from recordio.storage.stored_file import RETRY_S
 from recordio.storage.stores import is_uri
 

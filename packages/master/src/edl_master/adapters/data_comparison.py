@@ -11,18 +11,18 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 
 from edl_master.adapters.data import DataFile, DataSet
-from edl_master.core.data_description import (
-    DataDescription,
-    Form,
-    compare,
-    description_from_json,
-)
 from edl_master.core.effects import LogEvent, Severity
 from edl_master.core.settings import JobType
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import model_pb2
 from edl_runtime.model.trained_model import MAX_DESCRIPTION_BYTES, TRAINED_MODEL, read_description
 from edl_runtime.public_settings import without_passwords
+from recordio.description import (
+    DataDescription,
+    Form,
+    compare,
+    description_from_json,
+)
 from recordio.storage.files import local_path
 from recordio.storage.stores import filesystem, is_uri
 
@@ -92,7 +92,7 @@ def compare_data(
     initial = _read_known(init_from) if init_from else None
     if initial is not None and (ordered := known.in_order_of(initial)) != known:
         known, source = ordered, "the model that the training begins with"
-    elif initial is not None and initial.names != known.names:
+    elif initial is not None and set(initial.names) != set(known.names):
         notes.append(_other_fields(initial, known))
     notes += _compare_files(known, data.files, source, may_lack=lacks, may_differ=not lacks)
     for _, other in described[1:]:
@@ -103,8 +103,14 @@ def compare_data(
 
 
 def _other_fields(initial: DataDescription, known: DataDescription) -> LogEvent:
-    was, now = (", ".join(one.names[:_SHOWN]) for one in (initial, known))
-    message = f"The model that the training begins with knows the data {was}; this data has {now}."
+    was, now = (
+        ", ".join([repr(name) for name in one.names if name not in other.names][:_SHOWN])
+        for one, other in ((initial, known), (known, initial))
+    )
+    message = (
+        "The model that the training begins with was trained on other data: only that has "
+        f"{was or 'nothing'}, and only this has {now or 'nothing'}."
+    )
     return LogEvent("DataDiffers", message, Severity.WARNING)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 import recordio
 import recordio.example
-from edl_master.core.data_description import (
+from recordio.description import (
     MIXED,
     NUMBER,
     TEXT,

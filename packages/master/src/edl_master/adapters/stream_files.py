@@ -18,13 +18,13 @@ from pathlib import Path
 import recordio
 from edl_master.adapters.data import DataFile, DataSet, list_files, locate, open_files
 from edl_master.adapters.data_comparison import ComparedData, compare_file
-from edl_master.core.data_description import DataDescription, description_from_json
 from edl_master.core.effects import LogEvent, Range, Severity
 from edl_master.core.windows import Split
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import task_pb2
 from edl_runtime.files import flush
 from edl_runtime.public_settings import without_passwords
+from recordio.description import DataDescription, description_from_json
 
 _OPTION = "--data"
 _FIRST = "the first file of the stream"

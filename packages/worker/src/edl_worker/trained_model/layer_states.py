@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_runtime.model.trained_model import check_file_name
 from edl_worker.core.layer_state import LayerState
 
 LAYER_STATES = "layer_states.json"
+
+_UNREADABLE = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 
 def save(states: Sequence[LayerState], path: Path) -> None:
@@ -29,6 +32,9 @@ def read(path: Path) -> tuple[LayerState, ...]:
     """
     try:
         layers = json.loads(path.read_text(encoding="utf-8"))["layers"]
+        for one in layers:  # the trained model may be of someone else
+            for file in one["values"].get("assets", ()):
+                check_file_name(file)
         return tuple(
             LayerState(
                 str(one["name"]),
@@ -38,7 +44,7 @@ def read(path: Path) -> tuple[LayerState, ...]:
             )
             for one in layers
         )
-    except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise EdlError(
             ErrorCode.CHECKPOINT_DAMAGED,
             f"{path.name}, which has the vocabularies of the model, cannot be read: {error}",

@@ -90,11 +90,6 @@ class OutsideFiles:
         )
 
 
-def zoo_root(model_zoo: str) -> Path:
-    """Return the folder of a zoo without links, as files are compared with it."""
-    return Path(model_zoo).expanduser().resolve()
-
-
 def describe_changes(found: Sequence[LayerState], saved: Sequence[LayerState]) -> tuple[str, ...]:
     """Return a warning for each file that is not as it was when a model was trained.
 
@@ -119,7 +114,7 @@ def note_outside_files(files: OutsideFiles, model_zoo: str) -> Iterator[None]:
     """Note the files that Python opens while the context lasts."""
     global _noting
     _listen()
-    before, _noting = _noting, (files, zoo_root(model_zoo))
+    before, _noting = _noting, (files, Path(model_zoo).expanduser().resolve())
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ import pytest
 from contract_cases import GOOD, only
 from zoo_folder import ZooFolder
 
-from edl_proto.errors import ErrorCode
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.layer_state import LayerState
 from edl_worker.engines.tensorflow.model import ModelFile
 from edl_worker.model_file.errors import ContractErrors
@@ -139,3 +139,12 @@ def test_the_master_takes_every_name() -> None:
             assert len(text) <= 256
             assert text.endswith(".csv")
             assert text.isprintable()
+
+
+@pytest.mark.parametrize("name", ["../words.txt", "/tmp/words.txt", ".."])
+def test_a_trained_model_writes_no_file_elsewhere(tmp_path: Path, name: str) -> None:
+    state = LayerState("Words words", "", {"assets": {name: "YQ=="}}, optional=True)
+    layer_states.save([state], tmp_path / "states.json")
+    with pytest.raises(EdlError) as caught:
+        layer_states.read(tmp_path / "states.json")
+    assert caught.value.code == ErrorCode.CHECKPOINT_DAMAGED

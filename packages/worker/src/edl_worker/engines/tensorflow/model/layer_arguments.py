@@ -38,7 +38,11 @@ def read(model: keras.Model) -> tuple[LayerState, ...]:
 
 
 def restore(model: keras.Model, saved: Sequence[LayerState]) -> None:
-    """Give layers the files that they had when the model was trained."""
+    """Give layers the files that they had when the model was trained.
+
+    Raises:
+        EdlError: CHECKPOINT_DAMAGED, a file has no plain name.
+    """
     states = {state.name: state.values for state in saved}
     for name, layer in _layers(model):
         found = states.get(name, {}).get("assets")
@@ -134,6 +138,8 @@ def _assets(layer: keras.layers.Layer) -> dict[str, Any]:
             layer.save_assets(folder)
         except Exception:  # of the user: such a layer may have to be built before
             return {}
-        files = sorted(path for path in Path(folder).iterdir() if path.is_file())
+        files = sorted(Path(folder).iterdir())
+        if not files or not all(path.is_file() for path in files):  # folders are not kept
+            return {}
         encoded = {path.name: base64.b64encode(path.read_bytes()).decode() for path in files}
-    return {"assets": encoded} if encoded else {}
+    return {"assets": encoded}

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from edl_master.core.data_description import (
+from recordio.description import (
     MIXED,
     NUMBER,
     TEXT,
@@ -81,6 +81,19 @@ def test_a_prediction_on_other_columns_instead_is_warned_of() -> None:
         "column 'label' of it is not there",
         "columns 'x', 'y' are not in it, and are ignored",
     )
+
+
+def test_all_that_is_missing_is_named_beside_what_was_renamed() -> None:
+    compared = compare(KNOWN, table(a=NUMBER, B=TEXT), "the training data")
+    assert "lacks columns 'b', 'label'" in compared.problem
+
+
+def test_only_columns_get_another_order() -> None:
+    swapped = table(label=NUMBER, b=TEXT, a=NUMBER)
+    assert swapped.in_order_of(KNOWN) == KNOWN
+    assert KNOWN.in_order_of(table(a=NUMBER, label=NUMBER)) == KNOWN
+    features = DataDescription(Form.EXAMPLES, swapped.fields)
+    assert features.in_order_of(KNOWN) == features
 
 
 def test_values_of_another_kind_are_refused_unless_some_were_seen_of_both() -> None:

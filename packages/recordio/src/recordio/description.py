@@ -58,7 +58,7 @@ class DataDescription:
 
         Other columns, and features, which have no order, stay as they are.
         """
-        if set(self.names) != set(other.names) or Form.TABLE not in (self.form, other.form):
+        if set(self.names) != set(other.names) or {self.form, other.form} != {Form.TABLE}:
             return self
         mine = {field.name: field for field in self.fields}
         return replace(self, fields=tuple(mine[name] for name in other.names))
@@ -135,12 +135,12 @@ def compare(
     theirs = {field.name: field for field in found.fields}
     missing = [one.name for one in known.fields if one.always and one.name not in theirs]
     extra = [name for name in found.names if name not in known.names]
-    renamed = {_plain(name) for name in missing} & {_plain(name) for name in extra}
-    if missing and (renamed or not may_lack):
-        missing = [name for name in missing if not renamed or _plain(name) in renamed]
+    others = {_plain(name) for name in extra}
+    needed = [name for name in missing if not may_lack or _plain(name) in others]
+    if needed:
         instead = f" It has {_list(word, extra)} instead: rename what means the same." * bool(extra)
         return Comparison(
-            f"it lacks {_list(word, missing)} of {source}",
+            f"it lacks {_list(word, needed)} of {source}",
             f"Use data with the {word}s of {source}.{instead}",
         )
     differences = [
