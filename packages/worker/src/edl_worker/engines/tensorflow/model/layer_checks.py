@@ -8,17 +8,37 @@ from typing import Any
 import keras
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_proto.printable import one_line
 from edl_worker.engines.tensorflow.internals import nested_layers
+from edl_worker.engines.tensorflow.model.layer_states import LayerStates
 from edl_worker.model_file import keras_2
 from edl_worker.model_file.errors import type_with_article
 
 
-def check_origin(model: keras.Model, place: str) -> None:
-    """Check that a model of Keras 3 has no layers of Keras 2, which it would not train.
+def check_layers(model: keras.Model, states: LayerStates, place: str) -> None:
+    """Check that logs can show the names of all layers, and that all are of Keras 3.
 
     Raises:
         EdlError: MODEL_CONTRACT.
     """
+    _check_names(model, states, place)
+    _check_origin(model, place)
+
+
+def _check_names(model: keras.Model, states: LayerStates, place: str) -> None:
+    named = [(each.name, place) for each in (model, *nested_layers(model))]
+    for name, where in (*named, *states.places()):
+        if one_line(name) != name:
+            raise EdlError(
+                ErrorCode.MODEL_CONTRACT,
+                f"the name of the layer {one_line(name)} has control characters",
+                where=where or place,
+                remedy="Give the layer a name of letters, digits and underscores: logs show it.",
+            )
+
+
+def _check_origin(model: keras.Model, place: str) -> None:
+    """Check that a model of Keras 3 has no layers of Keras 2, which it would not train."""
     if warn_of_keras_2(model, place):
         return
     for layer in (model, *nested_layers(model)):

@@ -48,6 +48,10 @@ class LayerStates:
         states = (LayerState(name, place, _values(it)) for it, name, place in self._layers.values())
         return tuple(state for state in states if state.values)
 
+    def places(self) -> list[tuple[str, str]]:
+        """Return class and name of each layer, and the file and line that gave it its state."""
+        return [(name, place) for _, name, place in self._layers.values()]
+
     def note(self, layer: keras.layers.Layer) -> Mapping[str, Any] | None:
         """Note a layer that gets state now; return the state that it is to have instead."""
         if id(layer) not in self._layers:

@@ -45,7 +45,7 @@ from edl_worker.engines.tensorflow.model.custom_steps import (
 )
 from edl_worker.engines.tensorflow.model.description import ModelFileDescription
 from edl_worker.engines.tensorflow.model.feature_mapping import FeatureMapper
-from edl_worker.engines.tensorflow.model.layer_checks import check_origin, warn_of_keras_2
+from edl_worker.engines.tensorflow.model.layer_checks import check_layers, warn_of_keras_2
 from edl_worker.engines.tensorflow.model.layer_states import LayerStates, note_states
 from edl_worker.engines.tensorflow.model.model_file import ModelFile
 from edl_worker.engines.tensorflow.model.opened_files import note_opened_files
@@ -179,7 +179,7 @@ def describe_model_file(
         errors.attempt(states.check_complete)
         layer_arguments.restore(keras_model, saved)
         errors.attempt(layer_arguments.check, keras_model, saved, model.place)
-        errors.attempt(check_origin, keras_model, model.place)
+        errors.attempt(check_layers, keras_model, states, model.place)
         file = model.modules()[-1].__file__ or ""
         for role, definition in _compiled_definitions(keras_model, file).items():
             if role in USED_ROLES[purpose]:
