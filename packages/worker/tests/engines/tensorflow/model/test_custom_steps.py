@@ -303,6 +303,15 @@ REFUSED = {
         NET + TEST_STEP.replace("tf.reduce_mean(y)", "tf.reduce_max(y)") + LOSS,
         "differ from the sums over its two halves",
     ),
+    "a loss that does not fit the labels": (
+        (NET + PLAIN + LOSS)
+        .replace("Dense(1)", "Dense(3)")
+        .replace(
+            "self.compute_loss(x=x, y=y, y_pred=outputs)",
+            "tf.reduce_mean(tf.keras.losses.categorical_crossentropy(y, outputs))",
+        ),
+        "keras.losses.categorical_crossentropy does not fit: it takes one number per class",
+    ),
     "a name with a line feed": (
         NET + TEST_STEP.replace('"largest"', '"lar\\ngest"') + LOSS,
         "Net.test_step gives the metric lar\\ngest, whose name has control characters",

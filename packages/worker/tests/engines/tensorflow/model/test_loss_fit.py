@@ -51,6 +51,7 @@ def find(loss: Any, labels: Any, units: int, activation: str | None) -> tuple[An
         (BINARY, [[0], [2], [1], [1]], 1, "sigmoid", "a label is 2", "SparseCategorical"),
         (BINARY, [[-1], [1], [1], [1]], 1, "sigmoid", "a label is -1", '"hinge"'),
         ("mse", NUMBERS, 3, None, "labels (n,), outputs (n, 3)", "SparseCategorical"),
+        ("categorical_hinge", NUMBERS, 3, None, "labels (n,), outputs (n, 3)", "SparseCategorical"),
         (
             *(keras.losses.SparseCategoricalCrossentropy(from_logits=True), ONE_HOT, 3, None),
             *("one number per class", "CategoricalCrossentropy(from_logits=True)"),
@@ -85,6 +86,7 @@ def test_a_loss_that_cannot_be_meant(
         (BINARY, BINARY_LABELS, 1, "exponential"),
         ("mse", [0.5, 1.5, 0.0, 1.0], 1, None),
         ("mse", ONE_HOT, 3, "softmax"),
+        ("categorical_hinge", ONE_HOT, 3, None),
         ("hinge", [[-1], [1], [1], [1]], 1, None),
         (lambda y_true, y_pred: 0.0, ONE_HOT, 7, None),
     ],

@@ -228,7 +228,7 @@ class DryRun:
         except EdlError:
             raise
         except Exception as error:
-            raise self._error(error, f"{name} raised") from error
+            raise self._step_error(error, name, self._description.place) from error
 
     def sample(self, batch: Batch, outputs: Any) -> TrialSample:
         """Return some records for the trials of loss and metrics.
@@ -344,17 +344,19 @@ class DryRun:
         except EdlError:
             raise
         except Exception as error:
-            place = self._description.metrics.place
-            raise self._error(
-                error, "the evaluation metrics raised", sample.labels, place
-            ) from error
+            place, what = self._description.metrics.place, "the evaluation metrics raised"
+            raise self._error(error, what, sample.labels, place) from error
 
     def _loss_error(self, error: Exception, labels: Any) -> EdlError:
         loss = self._description.loss
         assert loss is not None, "the loss is tried"
-        frames = user_frames(error, self._description.zoo_root)
-        found = explain_raised(error, str(frames[-1]) if frames else loss.place)
-        return found or self._error(error, f"{loss.signature} raised", labels, loss.place)
+        return self._step_error(error, loss.signature, loss.place, labels)
+
+    def _step_error(self, error: Exception, name: str, place: str, labels: Any = None) -> EdlError:
+        """Return the error for what may have called a loss that does not fit."""
+        innermost = [place, *user_frames(error, self._description.zoo_root)][-1]
+        found = explain_raised(error, str(innermost))
+        return found or self._error(error, f"{name} raised", labels, place)
 
     def _error(
         self, error: Exception, action: str, labels: Any = None, place: str = ""

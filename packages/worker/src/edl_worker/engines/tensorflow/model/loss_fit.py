@@ -20,6 +20,7 @@ from edl_worker.engines.tensorflow.model.loss_parts import (
     BINARY,
     CATEGORICAL,
     CROSSENTROPIES,
+    MARGINS,
     REGRESSIONS,
     SPARSE,
     LossPart,
@@ -68,7 +69,7 @@ def explain_raised(error: Exception, place: str) -> EdlError | None:
     while trace is not None:
         frame = trace.tb_frame
         name, values = frame.f_code.co_name, frame.f_locals
-        is_loss = name in (*CROSSENTROPIES, *REGRESSIONS)
+        is_loss = name in (*CROSSENTROPIES, *REGRESSIONS, *MARGINS)
         if is_loss and frame.f_globals.get("__name__") == "keras.src.losses.losses":
             found = _refuse_shapes(name, values)
             if found is not None:

@@ -21,6 +21,8 @@ REGRESSIONS = (
     *("mean_squared_logarithmic_error", "huber", "log_cosh"),
 )
 
+MARGINS = ("hinge", "squared_hinge", "categorical_hinge")
+
 
 @dataclass(frozen=True, slots=True)
 class LossPart:
@@ -104,7 +106,7 @@ def _make_part(loss: Any, labels: Any, output: Any, activation: str) -> Iterator
     name = getattr(function, "__name__", "")
     module = str(getattr(function, "__module__", ""))
     if (
-        name not in (*CROSSENTROPIES, *REGRESSIONS)
+        name not in (*CROSSENTROPIES, *REGRESSIONS, *MARGINS)
         or not module.startswith("keras.")
         or not isinstance(labels, tf.Tensor)
         or labels.dtype == tf.string
