@@ -34,6 +34,16 @@ from edl_worker.model_file.known_errors import did_you_mean, explain
         ("EOF when reading a line", "no keyboard"),
         ("types [float32, <NOT CONVERTIBLE TO TENSOR>] that don't all match", "tf.sparse.to_dense"),
         ("Cannot convert '64' to a shape.", "keras.Input((64,))"),
+        ("relu() missing 1 required positional argument: 'x'", 'activation="relu"'),
+        ("f() missing 1 required positional argument: 'y'", "a value for 'y'"),
+        (
+            "Only input tensors may be passed as positional arguments. The following argument "
+            "value should be passed as a keyword argument: <Dense name=dense, built=False>",
+            "keras.layers.Dense(...)(x)",
+        ),
+        ("URL fetch failure on https://weights", "Put the file into the model zoo"),
+        ("File not found: filepath=pre.keras.", "Path(__file__).with_name"),
+        ("open file: name = 'a.h5', error message = 'No such file or directory'", "whole path"),
         ("division by zero", None),
     ],
 )

@@ -123,7 +123,24 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "Write a number, learning_rate=0.01: no text, and no variables of the model.",
         "",
     ),
+    (
+        r"^(\w+)\(\) missing 1 required positional argument: 'x'",
+        'Give an activation by its name, activation="{0}", or as a function that is not called, '
+        "keras.activations.{0}. Other functions need a value for x.",
+        "",
+    ),
     (r"missing \d+ required positional arguments?: (.*)$", "Give it a value for {0}.", ""),
+    (
+        r"Only input tensors may be passed as positional arguments.*<(\w+) name=",
+        "Call the layer with its input: keras.layers.{0}(...)(x) instead of keras.layers.{0}(...).",
+        "gives a layer to a layer, and not the output of one",
+    ),
+    (
+        r"URL fetch failure on",
+        "Put the file into the model zoo and name it, such as "
+        'weights=pathlib.Path(__file__).with_name("weights.h5"): workers need not have a network.',
+        "",
+    ),
     (
         r"Cannot convert '(\d+)' to a shape",
         "A shape is a tuple, which needs a comma: keras.Input(({0},)).",
@@ -161,7 +178,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "",
     ),
     (
-        r"No such file or directory: '?([^']*)",
+        r"No such file or directory[:']|File not found: filepath=",
         "Jobs run in a folder of their own: name a file of the model zoo with "
         "pathlib.Path(__file__).with_name(...), and others by their whole path.",
         "",
