@@ -130,12 +130,15 @@ def test_blocks_are_as_small_as_reading_allows(
     assert choose_mixing(per_task, record_bytes, unit_records, in_store=in_store) == mixing
 
 
-def test_messages_name_all_records_in_the_order_of_the_data() -> None:
+def test_messages_name_the_first_records_in_the_order_of_the_data() -> None:
     partition = MixedPartition((6, 6), 6, Mixing(3), 1, ["a.csv", "b.csv"])
     place = partition.place(0)
     assert place.startswith("records ")
     assert "a.csv; records " in place
     assert TaskPartition((6,), 3, ["a.csv"]).place(1) == "records 3 to 5 of a.csv"
+    many = MixedPartition((90,), 30, Mixing(10), 1, ["a.csv"]).place(0)
+    assert many.endswith(" of a.csv, and 7 more ranges")
+    assert many.count(" to ") == 3
 
 
 def test_a_job_of_an_earlier_version_keeps_its_tasks() -> None:

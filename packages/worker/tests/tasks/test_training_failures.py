@@ -66,6 +66,27 @@ def test_a_value_of_the_data_that_is_not_finite_fails_the_task_with_its_place(
     assert f"{data}, record 21, read by {data}, records [16, 24)" in failed.error.where
 
 
+def test_a_label_that_the_loss_cannot_take_fails_the_task_with_its_place(
+    job: job_pb2.JobSpec, tmp_path: Path, start_master: Master, start_worker: Start
+) -> None:
+    data = tmp_path / "points.recordio"
+    with recordio.Writer(str(data)) as writer:
+        for number in range(40):
+            label = np.array([3 if number == 21 else 1])
+            writer.write(example(x=np.zeros(4, np.float32), label=label))
+    job.data[:] = [str(data)]
+    job.model.loss = "faulty.crossentropy"
+    master = start_master(job, [[training(data, 0, 16)], [training(data, 16, 24)]])
+    assert start_worker(master, 1).wait() == 0
+    (failed,) = master.received.failed
+    assert failed.permanent
+    assert failed.error.code == ErrorCode.SHAPE_MISMATCH
+    assert "has the classes 0 to 2, and the labels are 1 to 3" in failed.error.what
+    assert failed.error.what.endswith(f"at {data}, record 21")
+    assert failed.error.where.startswith(f"{data}, record 21 and {ZOO}/faulty.py:")
+    assert "label - 1" in failed.error.remedy
+
+
 def test_the_first_worker_finds_such_a_loss_before_it_joins(
     job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
 ) -> None:
@@ -104,6 +125,18 @@ def test_user_code_that_raises_fails_the_task_with_its_traceback(
     assert "records [0, 40)" in failed.error.where
     assert "faulty.py" in failed.error.detail
     assert len(master.received.failed) == 6, "three attempts for each task, and the worker lives on"
+
+
+def test_a_slip_of_the_model_file_fails_the_task_at_once(
+    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start
+) -> None:
+    job.model.dataset_fn = "faulty.slipping"
+    master = start_master(job, [[training(points, 0, 40)]])
+    assert start_worker(master).wait() == 0
+    (failed,) = master.received.failed
+    assert failed.permanent
+    assert failed.error.code == ErrorCode.USER_CODE
+    assert "KeyError: 'x'" in failed.error.what
 
 
 def test_a_lack_of_memory_is_an_error_of_the_machine(

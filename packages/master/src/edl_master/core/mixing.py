@@ -158,18 +158,25 @@ def _share(total: int, parts: int, number: int) -> int:
     return total // parts + (number < total % parts)
 
 
+_NAMED_RANGES = 3
+"""A task of mixed records has many."""
+
+
 def name_ranges(ranges: Sequence[Range], names: Sequence[str]) -> str:
-    """Say in words which records some ranges have, in the order of the data."""
+    """Say in words which records some ranges have: the first of them, in the order of the data."""
     texts: dict[int, list[str]] = {}
-    for one in sorted(ranges, key=lambda one: (one.file, one.start)):
+    in_order = sorted(ranges, key=lambda one: (one.file, one.start))
+    more = len(in_order) - _NAMED_RANGES
+    for one in in_order[:_NAMED_RANGES] if more > 1 else in_order:
         last = one.stop - 1
         texts.setdefault(one.file, []).append(
             f"{one.start} to {last}" if last > one.start else f"{last}"
         )
-    return "; ".join(
+    named = "; ".join(
         f"records {', '.join(parts)} of {names[file] if file < len(names) else f'file {file}'}"
         for file, parts in texts.items()
     )
+    return f"{named}, and {more} more ranges" if more > 1 else named
 
 
 BLOCKS_PER_TASK = 16

@@ -39,6 +39,10 @@ class BadRecordError(EdlError):
     """An error whose place is a single record."""
 
 
+class LabelError(EdlError):
+    """A label that the loss cannot take; the place is that of the loss."""
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
     """Records in a row of one file.
@@ -113,12 +117,16 @@ def _name_record(
         return None
     kind = "row" if record.of.order.columns else "record"
     shown = _show_record(record.content, is_row=kind == "row")
+    keeps_remedy = not is_alone or error.code == ErrorCode.DATA_DAMAGED
+    joint = ", read by "
+    if isinstance(error, LabelError):
+        keeps_remedy, joint = True, " and "
     return BadRecordError(
         error.code,
         f"{error.what}; {'' if is_alone else 'such as '}the {kind} {shown} at {place}",
-        where=", read by ".join(filter(None, (place, error.where))),
+        where=joint.join(filter(None, (place, error.where))),
         remedy=error.remedy
-        if not is_alone or error.code == ErrorCode.DATA_DAMAGED
+        if keeps_remedy
         else f"Correct or remove this {kind}, or let the input function take it, too. "
         "`edl data inspect --check FILE` finds rows with other numbers of fields.",
         detail=error.detail,

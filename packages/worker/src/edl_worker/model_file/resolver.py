@@ -151,14 +151,15 @@ def find_definition(
     if "." not in dotted:
         for module in model.modules():
             if hasattr(module, dotted):
-                return Definition(role, dotted, getattr(module, dotted))
+                value = getattr(module, dotted)
+                return Definition(role, dotted, value, file=module.__file__ or "")
     dotted = _full_name(zoo, option, dotted)
     parts = dotted.split(".")
     for split in range(len(parts) - 1, 0, -1):
         module_name = ".".join(parts[:split])
         if _has_module(zoo, module_name):
             value = _member(zoo, module_name, parts[split:], f"{option} {dotted}")
-            return Definition(role, dotted, value)
+            return Definition(role, dotted, value, file=str(zoo.locate(module_name)))
     installed = _find_installed(dotted)
     if installed is not None:
         return Definition(role, dotted, installed)

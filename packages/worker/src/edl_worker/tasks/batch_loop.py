@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edl_proto.errors import EdlError
 from edl_worker.concurrency.shared_state import SharedState
 from edl_worker.core import prefetch_policy
 from edl_worker.core.batch import Batch
@@ -70,6 +71,9 @@ class BatchLoop:
         """Turn an exception inside into an EdlError that names the minibatch."""
         try:
             yield
+        except EdlError as error:
+            task_errors.add_place(error, task_errors.place(lease, index))
+            raise
         except Exception as error:
             raise task_errors.explain(
                 error,

@@ -40,6 +40,12 @@ _PERMANENT: frozenset[ErrorCode.ValueType] = frozenset(
 )
 
 
+_NAMED_RANGES = 3
+"""A task of a shuffled epoch has many."""
+
+_SLIPS = (AttributeError, IndexError, KeyError, NameError, TypeError)
+"""Exceptions that the same code raises for the same records, wherever it runs."""
+
 # Errors of the model file, the data or memory that depend on the records.
 _ABOUT_RECORDS = frozenset(
     (
@@ -54,21 +60,35 @@ _ABOUT_RECORDS = frozenset(
 
 def is_permanent(error: EdlError) -> bool:
     """Whether another attempt at the task, elsewhere, cannot help."""
-    return error.code in _PERMANENT
+    return error.code in _PERMANENT or isinstance(_root_cause(error), _SLIPS)
+
+
+def _root_cause(error: BaseException) -> BaseException:
+    return error if error.__cause__ is None else _root_cause(error.__cause__)
 
 
 def place(lease: Lease, minibatch: int | None = None) -> str:
-    """Return the records of a task, for an error message."""
+    """Return the records of a task, for an error message; empty if it has none."""
     places: dict[str, list[str]] = {}
-    for part in lease.joined_ranges():
+    ranges = lease.joined_ranges()
+    more = len(ranges) - _NAMED_RANGES
+    for part in ranges[:_NAMED_RANGES] if more > 1 else ranges:
         places.setdefault(part.uri, []).append(f"[{part.start}, {part.stop})")
-    named = (f"{uri}, records {' '.join(parts)}" for uri, parts in places.items())
-    text = "; ".join(named) or "the job"
+    text = "; ".join(f"{uri}, records {' '.join(parts)}" for uri, parts in places.items())
+    if more > 1:
+        text += f", and {more} more ranges"
     return text if minibatch is None else f"{text}, minibatch {minibatch}"
 
 
+def add_place(error: EdlError, where: str) -> None:
+    """Add the records to the place of an error that is about them, unless it names one."""
+    is_placed = isinstance(error, BadRecordError) or where in error.where
+    if error.code in _ABOUT_RECORDS and not is_placed:
+        error.where = _at(error.where, where)
+
+
 def explain(
-    error: BaseException,
+    error: Exception,
     *,
     doing: str,
     where: str,
@@ -85,11 +105,6 @@ def explain(
         inputs: of the model, for their shapes.
         batch: the minibatch that was being computed, for its shapes.
     """
-    if isinstance(error, EdlError):
-        is_placed = isinstance(error, BadRecordError) or where in error.where
-        if error.code in _ABOUT_RECORDS and not is_placed:
-            error.where = _at(error.where, where)
-        return error
     found = user_code_error(
         error,
         zoo,
@@ -283,7 +298,7 @@ def shapes(nest: Any) -> str:
 
 
 def _at(code: str, data: str) -> str:
-    return f"{code} (while at {data})" if code else data
+    return f"{code} (while at {data})" if code and data else code or data
 
 
 def _is_about_shapes(error: BaseException) -> bool:

@@ -207,6 +207,9 @@ class TaskRunner:
             raise
         except task_errors.NotFiniteError as error:
             raise task_errors.name_value(error, partial(self._loaded.records, lease)) from error
+        except EdlError as error:
+            task_errors.add_place(error, task_errors.place(lease, (self._at or (None,))[0]))
+            raise
         except Exception as error:
             index, batch = self._at or (None, None)
             task = lease.task.type.label.replace("_", " ")

@@ -144,7 +144,8 @@ def _refuse_sparse(part: LossPart) -> tuple[str, str] | None:
 
 def _refuse_range(part: LossPart, labels: np.ndarray[Any, Any]) -> tuple[str, str]:
     low, high = int(labels.min()), int(labels.max())
-    what = f"the output has the classes 0 to {part.classes - 1}, and the labels are {low} to {high}"
+    found = f"the labels are {low} to {high}" if low < high else f"the label is {low}"
+    what = f"the output has the classes 0 to {part.classes - 1}, and {found}"
     if low == 1 and high == part.classes:
         return what, "Let the classes begin at 0: yield label - 1."
     if low < 0:

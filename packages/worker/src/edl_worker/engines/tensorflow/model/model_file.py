@@ -24,6 +24,7 @@ from edl_worker.engines.tensorflow.model.custom_steps import (
 )
 from edl_worker.engines.tensorflow.model.description import ModelFileDescription, Reduction
 from edl_worker.engines.tensorflow.model.dry_run import DryRun
+from edl_worker.engines.tensorflow.model.label_check import LabelCheck, make_label_check
 from edl_worker.engines.tensorflow.model.metrics import EvaluationMetrics, MetricComputation
 from edl_worker.engines.tensorflow.model.monitors import find_fixed_rates, resolve_monitors
 from edl_worker.model_file.errors import ContractErrors, type_with_article
@@ -71,6 +72,7 @@ class ModelFile:
         self._custom_evaluation = (
             CustomEvaluation(self.model) if description.has_custom_test_step else None
         )
+        self._label_check: LabelCheck | None = None
         self._metrics = MetricComputation(
             description,
             self.compute_loss if description.loss is not None else None,
@@ -189,9 +191,10 @@ class ModelFile:
         Raises:
             EdlError: from ``next``: the data or the model file has an error.
         """
-        return self._description.input_pipeline.batches(
+        batches = self._description.input_pipeline.batches(
             MinibatchRequest(blocks, mode, minibatch_size, seed, skip, tuple(columns or ()))
         )
+        return batches if self._label_check is None else self._label_check.check(batches)
 
     @property
     def reads_records(self) -> bool:
@@ -324,6 +327,7 @@ class ModelFile:
                 return
             if self.custom_train_step is None:
                 self.warnings += dry_run.check_fit(batch, outputs)
+                self._label_check = make_label_check(self._loss, self.model, batch.labels, outputs)
                 if self._description.optimizer is not None:
                     dry_run.trace_step(batch)
             sample = dry_run.sample(batch, outputs)
