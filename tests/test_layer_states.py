@@ -169,7 +169,7 @@ import keras, os, sys, time
 import tensorflow as tf
 
 sys.path.insert(0, {library!r})
-from scales import SCALE
+from edl_scales import SCALE
 
 def build_model():
     scale = keras.layers.Rescaling(SCALE)
@@ -196,7 +196,7 @@ eval_metrics_fn = lambda: ["mae"]
 def test_code_outside_the_zoo_may_not_change_during_a_job_or_after_it(
     edl: Edl, tmp_path: Path, tables: tuple[Path, Path], held: HeldTraining
 ) -> None:
-    module, zoo, model = tmp_path / "scales.py", tmp_path / "zoo", tmp_path / "model"
+    module, zoo, model = tmp_path / "edl_scales.py", tmp_path / "zoo", tmp_path / "model"
     module.write_text("SCALE = 0.01\n")
     zoo.mkdir()
     (zoo / "ages.py").write_text(FROM_OUTSIDE.format(library=str(tmp_path)))

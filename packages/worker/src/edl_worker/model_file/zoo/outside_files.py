@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import re
 import stat
 import sys
 import time
@@ -19,7 +18,10 @@ from edl_runtime.model import outside_files
 from edl_worker.core.layer_state import LayerState
 from edl_worker.model_file.zoo.module_loaders import find_running_line
 
-_OWN = re.compile(r"(edl|elasticdl|recordio)(_\w+)?(\.|$)")
+_OWN = frozenset(
+    ("edl", "edl_proto", "edl_runtime", "edl_spans", "edl_worker", "elasticdl", "recordio")
+)
+"""Packages of edl itself; users may have others whose names begin like these."""
 
 
 class OutsideFiles:
@@ -62,7 +64,7 @@ class OutsideFiles:
         path = _file_of(sys.modules.get(name))
         if path is None or path in self._modules or len(self._modules) == outside_files.MAX_FILES:
             return
-        if outside_files.is_code_outside(path, root) and not _OWN.match(name):
+        if outside_files.is_code_outside(path, root) and name.partition(".")[0] not in _OWN:
             self._modules[path] = _find_line()
 
     def describe(self) -> tuple[str, ...]:

@@ -32,6 +32,9 @@ from elasticdl.python.common.constants import Mode
             "return dataset.map(lambda r: (r, r), num_parallel_calls=2, deterministic=False)",
             "deterministic=False",
         ),
+        ("return dataset.skip(1).map(lambda r: (r, r))", "calls .skip()"),
+        ("return dataset.map(lambda r: (r, r)).take(100)", "calls .take()"),
+        ("return dataset.shard(2, 0).map(lambda r: (r, r))", "calls .shard()"),
         ("return dataset.map(lambda r: (r, r)).cache('/tmp/x')", "caches into a file"),
     ],
 )

@@ -236,6 +236,13 @@ class DatasetPipeline:
                     "shuffles in mode PREDICTION, so predictions would lose their records",
                     "Shuffle only `if mode == Mode.TRAINING`.",
                 )
+            if dataset_kind(step) in _STEPS_BY_POSITION:
+                raise self._function.definition.error(
+                    f"calls .{dataset_kind(step).lower()}(), which would leave records of every "
+                    "task out",
+                    "Leave it out: rows come without the header of their file, and every task has "
+                    "records of its own. To train on a part of the data, give --data that part.",
+                )
             if is_nondeterministic(step):
                 raise self._function.definition.error(
                     "asks for deterministic=False, so a task could not be continued elsewhere",
@@ -327,8 +334,11 @@ def _is_made_from(dataset: tf.data.Dataset, source: tf.data.Dataset) -> bool:
 
 # Steps that start afresh with each iteration and keep nothing from the last one.
 _STATELESS_STEPS = frozenset(
-    ("Map", "ParallelMap", "Filter", "Prefetch", "Take", "Skip", "Batch", "Unbatch", "Options")
+    ("Map", "ParallelMap", "Filter", "Prefetch", "Batch", "Unbatch", "Options")
 )
+
+_STEPS_BY_POSITION = frozenset(("Take", "Skip", "Shard"))
+"""Steps that keep or leave records by their position, which in a task means nothing."""
 
 
 def _is_reusable(dataset: Any, source: Any) -> bool:
