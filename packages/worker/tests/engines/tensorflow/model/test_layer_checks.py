@@ -29,3 +29,28 @@ def test_a_layer_whose_name_has_control_characters(
     assert error.code == ErrorCode.MODEL_CONTRACT
     assert f"{shown} has control characters" in error.what
     assert "mine.py:" in error.where
+
+
+KERAS_3_INSIDE_KERAS_2 = """
+import keras, tf_keras
+
+class Block(tf_keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.hidden = keras.layers.Dense(8)
+        self.hidden.build((None, 784))
+
+    def call(self, x):
+        return self.hidden(x)
+
+inputs = tf_keras.Input((784,), name="image")
+model = tf_keras.Model(inputs, tf_keras.layers.Dense(10)(Block()(inputs)))
+"""
+
+
+def test_a_layer_of_keras_3_inside_one_of_keras_2(zoo: ZooFolder) -> None:
+    write(zoo, model=KERAS_3_INSIDE_KERAS_2)
+    (error,) = errors(zoo)
+    assert error.code == ErrorCode.MODEL_CONTRACT
+    assert "has a Dense of Keras 3, whose weights Keras 2 would neither train" in error.what
+    assert "import keras" in error.remedy

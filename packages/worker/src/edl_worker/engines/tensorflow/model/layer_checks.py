@@ -38,19 +38,31 @@ def _check_names(model: keras.Model, states: LayerStates, place: str) -> None:
 
 
 def _check_origin(model: keras.Model, place: str) -> None:
-    """Check that a model of Keras 3 has no layers of Keras 2, which it would not train."""
-    if warn_of_keras_2(model, place):
+    """Check that layers of one Keras have none of the other, whose weights they do not see."""
+    for wrapped in _wrapped_models(model):
+        for layer in filter(_is_layer, wrapped.submodules or (wrapped,)):
+            _check_parts(layer, 2, place)
         return
     for layer in (model, *nested_layers(model)):
-        for part in keras_2.parts_of(vars(layer)):
-            if keras_2.package_of(type(part)) and hasattr(part, "trainable_weights"):
-                raise EdlError(
-                    ErrorCode.MODEL_CONTRACT,
-                    f"{layer.name} has {type_with_article(part)}, whose weights Keras 3 would "
-                    "neither train nor save",
-                    where=place,
-                    remedy=keras_2.REMEDY,
-                )
+        _check_parts(layer, 3, place)
+
+
+def _check_parts(layer: Any, version: int, place: str) -> None:
+    for part in keras_2.parts_of(vars(layer)):
+        other = 2 if keras_2.package_of(type(part)) else 3
+        if _is_layer(part) and other != version:
+            kind = type_with_article(part) + ("" if other == 2 else " of Keras 3")
+            raise EdlError(
+                ErrorCode.MODEL_CONTRACT,
+                f"{layer.name} has {kind}, whose weights Keras {version} would neither train nor "
+                "save",
+                where=place,
+                remedy=keras_2.REMEDY,
+            )
+
+
+def _is_layer(part: Any) -> bool:
+    return hasattr(type(part), "trainable_weights")
 
 
 def warn_of_keras_2(model: keras.Model, place: str) -> tuple[str, ...]:
