@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -78,12 +79,16 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def job(points: Path, tmp_path: Path) -> job_pb2.JobSpec:
     """A training job on the points: minibatches of 8."""
+    return points_job(points, tmp_path)
+
+
+def points_job(points: Path, folder: Path) -> job_pb2.JobSpec:
     return job_pb2.JobSpec(
         name="points",
         type=job_pb2.TRAIN,
         model=job_pb2.ModelSpec(model_zoo=str(ZOO), model_def="points"),
         data=[str(points)],
-        output=str(tmp_path / "out"),
+        output=str(folder / "out"),
         minibatch_size=8,
         training=job_pb2.TrainingSpec(
             num_epochs=1, update=job_pb2.ASYNC, local_steps=1, seed=1, keep_checkpoints=3
@@ -93,7 +98,7 @@ def job(points: Path, tmp_path: Path) -> job_pb2.JobSpec:
         serving=job_pb2.ServingSpec(host="127.0.0.1", metrics_auth="token"),
         worker_grace_s=5.0,
         snapshot_interval_s=5.0,
-        tensorboard_dir=str(tmp_path / "tensorboard"),
+        tensorboard_dir=str(folder / "tensorboard"),
         platform="processes",
     )
 
@@ -223,13 +228,19 @@ def export(output: str, number: int = 0) -> task_pb2.Lease:
     )
 
 
-@pytest.fixture
-def finished_job(
-    job: job_pb2.JobSpec, points: Path, start_master: Master, start_worker: Start, tmp_path: Path
-) -> tuple[Path, FakeMaster]:
-    """The output of a training job, and its master."""
-    job.model.params = ""
-    master = start_master(job, [[training(points, 0, 100)], [export(job.output)]])
-    assert start_worker(master).wait() == 0
+@pytest.fixture(scope="session")
+def trained(points: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FakeMaster]:
+    """The output of a training job, which tests only read, and its master."""
+    job = points_job(points, tmp_path_factory.mktemp("trained"))
+    master = FakeMaster(job, [[training(points, 0, 100)], [export(job.output)]]).start()
+    assert Worker(Settings(master.address, 0)).wait() == 0
+    master.stop()
     assert not master.received.failed, master.received.failed
-    return tmp_path / "out", master
+    return Path(job.output), master
+
+
+@pytest.fixture
+def finished_job(trained: tuple[Path, FakeMaster], tmp_path: Path) -> tuple[Path, FakeMaster]:
+    """A copy of the output of a training job, and the master of the job."""
+    output, master = trained
+    return Path(shutil.copytree(output, tmp_path / "out")), master

@@ -33,9 +33,9 @@ def batches(
 def train(
     model_file: ModelFile, records: Sequence[bytes], *, epochs: int = 1, size: int = 16, **more: Any
 ) -> list[float]:
-    """Return the loss of each step of a plain loop."""
-    first = batches(model_file, records, size=size, **more)[0]
-    model_file.build(first)
+    """Return the loss of each step of a plain loop; all epochs have the same minibatches."""
+    found = batches(model_file, records, size=size, seed=0, **more)
+    model_file.build(found[0])
     variables = model_file.model.trainable_variables
     model_file.optimizer.build(variables)
 
@@ -48,15 +48,13 @@ def train(
         model_file.optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return loss
 
-    losses = []
-    for epoch in range(epochs):
-        for batch in batches(model_file, records, size=size, seed=epoch, **more):
-            losses.append(float(step(batch.features, batch.labels)))
-    return losses
+    return [float(step(batch.features, batch.labels)) for _ in range(epochs) for batch in found]
 
 
-def evaluate(model_file: ModelFile, records: Sequence[bytes], **more: Any) -> dict[str, float]:
+def evaluate(
+    model_file: ModelFile, records: Sequence[bytes], *, size: int = 64, **more: Any
+) -> dict[str, float]:
     metrics = model_file.new_metrics()
-    for batch in batches(model_file, records, mode=Mode.EVALUATION, **more):
+    for batch in batches(model_file, records, mode=Mode.EVALUATION, size=size, **more):
         metrics.update(batch.labels, model_file.call(batch.features, training=False))
     return metrics.result()

@@ -25,7 +25,7 @@ def hold_at(minibatch: int) -> Callable[[FakeMaster, Header], int | None]:
     """Return a hook that answers STALE from this minibatch on, so that the task does not end."""
 
     def answer(master: FakeMaster, header: Header) -> int | None:
-        time.sleep(0.01)
+        time.sleep(0.1)  # or the worker would compute it again all the time
         return parameters_pb2.STALE if header.claim.minibatch >= minibatch else None
 
     return answer

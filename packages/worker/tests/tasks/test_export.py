@@ -28,9 +28,9 @@ from edl_worker.trained_model import weight_files
 
 
 def test_an_output_holds_all_that_the_documents_promise(
-    finished_job: tuple[Path, FakeMaster], job: job_pb2.JobSpec, points: Path
+    trained: tuple[Path, FakeMaster], job: job_pb2.JobSpec, points: Path
 ) -> None:
-    output, master = finished_job
+    output, master = trained
     assert sorted(path.name for path in output.iterdir()) == [
         "layer_states.json",
         "model.keras",
@@ -62,9 +62,9 @@ def test_an_output_holds_all_that_the_documents_promise(
 
 
 def test_the_saved_model_serves_without_edl_or_keras(
-    finished_job: tuple[Path, FakeMaster], job: job_pb2.JobSpec, points: Path, tmp_path: Path
+    trained: tuple[Path, FakeMaster], job: job_pb2.JobSpec, points: Path, tmp_path: Path
 ) -> None:
-    output, master = finished_job
+    output, master = trained
     x, _ = all_points(points)
     np.save(tmp_path / "x.npy", x)
     program = (

@@ -21,8 +21,8 @@ import keras
 import tensorflow as tf
 
 point = keras.Input((3,), name="point")
-hidden = keras.layers.Dense(4, activation="tanh", name="hidden")(point)
-hidden = keras.layers.BatchNormalization(name="norm")(hidden)
+hidden = keras.layers.Dense(4, activation="tanh", use_bias=False, name="hidden")(point)
+hidden = keras.layers.BatchNormalization(name="norm", center=False)(hidden)
 fixed = keras.layers.Dense(4, name="fixed", trainable=False)(hidden)
 model = keras.Model(point, keras.layers.Dense(1, name="head")(fixed))
 
@@ -85,7 +85,6 @@ def save(file: ModelFile, state: OptimizerState | None, path: Path) -> keras.Mod
     [
         "SGD(0.1)",
         "SGD(0.1, momentum=0.9, nesterov=True)",
-        "Adam(0.01)",
         "Adam(0.01, amsgrad=True)",
         "Adam(keras.optimizers.schedules.ExponentialDecay(0.05, 5, 0.8))",
         "AdamW(0.01, weight_decay=0.1)",
@@ -113,7 +112,6 @@ def test_every_optimizer_continues_as_if_it_had_never_stopped(
     assert loaded.optimizer.iterations == before.optimizer.iterations == 40
     for mine, keras_own in zip(loaded.get_weights(), before.get_weights(), strict=True):
         np.testing.assert_allclose(mine, keras_own, rtol=1e-4, atol=1e-6)
-    assert set(loaded.evaluate(X, Y, verbose=0, return_dict=True)) == {"loss", "error"}
     assert not file.model.compiled, "the model itself stays as it is"
     assert "optimizer" not in vars(file.model)
 
@@ -123,6 +121,7 @@ def test_the_learning_rate_that_was_set_last_goes_on(load: Load, tmp_path: Path)
     slots = state_of(file, build_optimizer(file)).slots
     loaded = save(file, OptimizerState(5, 0.125, slots), tmp_path / "model.keras")
     assert float(loaded.optimizer.learning_rate) == 0.125
+    assert set(loaded.evaluate(X, Y, verbose=0, return_dict=True)) == {"loss", "error"}
 
 
 def build_optimizer(file: ModelFile) -> keras.optimizers.Optimizer:

@@ -125,14 +125,23 @@ model = Net()
 """
 
 
-@pytest.mark.parametrize("model", [TWO_OUTPUTS, UNNAMED_OUTPUTS, SUBCLASSED_OUTPUTS])
+LISTS = "{'size': ['mae'], 'kind': ['accuracy']}"
+BY_NAME = "{'size': {'mae': 'mae'}, 'kind': {'accuracy': 'accuracy'}}"
+OBJECTS = (
+    "{'size': {'mae': lambda labels, outputs: tf.abs(labels - outputs)},"
+    " 'kind': {'accuracy': tf.keras.metrics.SparseCategoricalAccuracy()}}"
+)
+
+
 @pytest.mark.parametrize(
-    "metrics",
+    ("model", "metrics"),
     [
-        "{'size': ['mae'], 'kind': ['accuracy']}",
-        "{'size': {'mae': 'mae'}, 'kind': {'accuracy': 'accuracy'}}",
-        "{'size': {'mae': lambda labels, outputs: tf.abs(labels - outputs)},"
-        " 'kind': {'accuracy': tf.keras.metrics.SparseCategoricalAccuracy()}}",
+        (TWO_OUTPUTS, LISTS),
+        (TWO_OUTPUTS, BY_NAME),
+        (UNNAMED_OUTPUTS, LISTS),
+        (UNNAMED_OUTPUTS, OBJECTS),
+        (SUBCLASSED_OUTPUTS, BY_NAME),
+        (SUBCLASSED_OUTPUTS, OBJECTS),
     ],
 )
 def test_metrics_by_the_name_of_an_output(zoo: ZooFolder, model: str, metrics: str) -> None:
