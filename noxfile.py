@@ -37,10 +37,14 @@ nox.options.default_venv_backend = "uv"
 nox.options.reuse_venv = "yes"
 nox.options.stop_on_first_error = False
 # Tests also wait: for processes to start, for silence to be noticed. One more than there are cores.
-PROCESSES = min(4, os.cpu_count() or 1) + 1
+CORES = min(4, os.cpu_count() or 1)
+PROCESSES = CORES + 1
 LONG = frozenset(("builder", "client", "master", "recordio", "sql", "worker"))
 """The packages whose tests run in several processes. With those of the others, much of a process is
 its imports."""
+WITH_TENSORFLOW = frozenset(("master", "recordio", "worker"))
+"""Those whose tests import TensorFlow, in each process and each of its fork servers. They compute
+more than they wait."""
 
 # Sessions without an environment of their own run in the one that ./dev setup made.
 in_workspace = {"venv_backend": "none"}
@@ -162,7 +166,8 @@ def unit(session: nox.Session) -> None:
 
 
 def _test_package(session: nox.Session, folder: str) -> None:
-    pytest(session, f"packages/{folder}/tests", processes=PROCESSES if folder in LONG else 0)
+    several = CORES if folder in WITH_TENSORFLOW else PROCESSES
+    pytest(session, f"packages/{folder}/tests", processes=several if folder in LONG else 0)
 
 
 _IGNORED = ("--ignore=tests/kubernetes", "--ignore=tests/builder", "--ignore=tests/page")
