@@ -27,9 +27,10 @@ BATCHES = [batch_of(at, at + SIZE) for at in range(0, len(X), SIZE)]
 
 
 def fit(file: ModelFile, count: int = STEPS) -> None:
-    """Train the model as Keras does."""
+    """Train the model as Keras does; step by step, as tracing takes longer than the few steps."""
     if not file.model.compiled:
         file.model.compile(file.optimizer, "mse")
+    file.model.run_eagerly = True
     if isinstance(file.optimizer, keras.optimizers.ScheduleFreeAdamW):
         # Keras 3.15 would take zeros for the initial values.
         file.optimizer.build(file.model.trainable_variables)

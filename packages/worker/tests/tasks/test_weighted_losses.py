@@ -72,7 +72,7 @@ class Alone:
     def fit(self, labels: Any, compiled: dict[str, Any], **fitted: Any) -> reference.Named:
         file = reference.load_model(self._job)
         model: Any = file.model
-        model.compile(optimizer=file.optimizer, **compiled)
+        model.compile(optimizer=file.optimizer, run_eagerly=True, **compiled)
         model.fit(self.x, labels, batch_size=SIZE, shuffle=False, verbose=0, **fitted)
         return weights.of_model(model)
 

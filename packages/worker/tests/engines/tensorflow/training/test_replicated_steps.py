@@ -323,6 +323,7 @@ def test_keras_continues_from_the_exported_model(
     loaded = keras.models.load_model(path)
     for mine, saved in zip(file.optimizer.variables, loaded.optimizer.variables, strict=True):
         np.testing.assert_array_equal(mine.numpy(), saved.numpy())
+    loaded.run_eagerly = True  # not worth a trace
     loaded.fit(X[:SIZE], Y[:SIZE], batch_size=SIZE, shuffle=False, verbose=0)
     steps.step(BATCHES[0])
     steps.finish()  # as fit does
