@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import shutil
 import subprocess
@@ -36,6 +37,17 @@ RECORDS = 100
 Master = Callable[..., FakeMaster]
 Start = Callable[..., "Worker"]
 StartProcess = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Look for no garbage while the tests are imported, nor later in what their imports made."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 class Worker:
