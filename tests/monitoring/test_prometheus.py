@@ -278,4 +278,4 @@ def test_alerts_fire_when_masters_and_builders_are_gone(world: World) -> None:
         assert again.build("registry.test/good") == "DONE"
     # The next command that looks at the job starts it again.
     world.edl("status", NAME)
-    eventually(lambda: world.edl.status(NAME)["state"] == "RUNNING", "the job continues")
+    eventually(lambda: world.edl.status(NAME)["state"] == "RUNNING", "the job continues", every=1)
