@@ -53,8 +53,19 @@ def test_chosen_tasks_are_whole_minibatches(records: int, minibatch: int, worker
     chosen = choose_records_per_task(records, minibatch, workers)
     assert chosen % minibatch == 0
     assert minibatch <= chosen <= 64 * minibatch
-    if chosen > minibatch:
+    assert chosen < records + minibatch, "no more than there is"
+    if chosen > minibatch * (1 if workers > 1 else 16):
         assert records // chosen >= 4 * workers, "small data still spreads"
+
+
+@pytest.mark.parametrize(
+    ("records", "workers", "minibatches"),
+    [(117, 1, 15), (300, 1, 16), (800, 1, 25), (9000, 1, 64), (117, 2, 1), (300, 2, 4)],
+)
+def test_the_only_worker_does_not_begin_a_task_every_few_steps(
+    records: int, workers: int, minibatches: int
+) -> None:
+    assert choose_records_per_task(records, 8, workers) == 8 * minibatches
 
 
 def test_a_round_reopened_from_a_snapshot_goes_on_where_it_was() -> None:

@@ -190,6 +190,9 @@ MINIBATCHES_PER_TASK = 64
 TASKS_PER_WORKER = 4
 """Small data still spreads, and the last tasks of an epoch end close to each other."""
 
+ALONE_MINIBATCHES = 16
+"""Of a task of the only worker, at least: small data need not spread, and to begin a task takes as
+long as ten steps of a small model."""
 
 STREAM_MINIBATCHES = 16
 """Of a stream's task, at most: what has arrived is divided among the workers at once."""
@@ -213,4 +216,5 @@ def choose_records_per_task(
     if is_stream:
         return minibatch_size * STREAM_MINIBATCHES
     spread = records // (TASKS_PER_WORKER * max(workers, 1) * minibatch_size)
-    return minibatch_size * max(1, min(MINIBATCHES_PER_TASK, spread))
+    least = 1 if workers > 1 else min(ALONE_MINIBATCHES, -(-records // minibatch_size))
+    return minibatch_size * max(least, min(MINIBATCHES_PER_TASK, spread))
