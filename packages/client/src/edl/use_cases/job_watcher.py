@@ -15,7 +15,8 @@ from edl_proto.errors import EdlError, ErrorCode
 
 T = TypeVar("T")
 
-POLL_S = 0.25
+POLL_S = 0.5
+"""Each look at a job costs its client and its master about ten milliseconds of processor time."""
 MENTION_S = 5.0
 """How long a caller waits for a master before it says so."""
 PATIENCE_S = 180.0
