@@ -39,7 +39,8 @@ ROLES = (b"edl_master", b"edl_master.parameter_server", b"edl_worker")
 """Modules that a job's processes run."""
 
 COMMAND = str(Path(sys.executable).parent / "edl")
-
+NO_EVALUATION_BEFORE_THE_END = ("--evaluation-steps", "1000000")
+"""For tests that look at the last metrics alone."""
 
 SHARED = (
     "tests/builder/",

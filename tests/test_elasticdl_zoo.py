@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT, Edl
+from conftest import NO_EVALUATION_BEFORE_THE_END, ROOT, Edl
 from safetensors.numpy import load_file
 
 import recordio
@@ -77,7 +77,9 @@ def train(edl: Edl, tmp_path: Path) -> Callable[..., Any]:
         model = ("--model-zoo", str(ZOO), "--model-def", model_def, "--data", str(data))
         result = edl(
             *("train", *model, "--validation-data", str(data), "--num-epochs", str(EPOCHS)),
-            *("--minibatch-size", "8", "--output", str(tmp_path / "model"), "-o", "json", *more),
+            *("--minibatch-size", "8", "--output", str(tmp_path / "model"), "-o", "json"),
+            # A task for each epoch and one evaluation: of a short task, most is its beginning.
+            *("--records-per-task", str(RECORDS), *NO_EVALUATION_BEFORE_THE_END, *more),
         ).json
         assert result["state"] == "SUCCEEDED"
         assert result["records_trained"] == EPOCHS * RECORDS

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, Edl, read_all
+from conftest import NO_EVALUATION_BEFORE_THE_END, ROOT, Edl, read_all
 from counting import check, train
 
 import recordio.example
@@ -100,6 +100,7 @@ def test_the_zoo_s_models_with_tables_learn(
         *("--data", f"{data}/train/*.recordio", "--validation-data", f"{data}/test/*.recordio"),
         *("--params", "dim=8, hidden=[32], lr=0.05", "--num-epochs", "3", "--num-workers", "2"),
         *("--minibatch-size", "64", "--output", str(output), "-o", "json"),
+        *NO_EVALUATION_BEFORE_THE_END,
     )
     assert done.json["records_trained"] == 3 * 12_000
     assert done.json["metrics"]["auc"] > bound

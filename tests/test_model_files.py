@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT, Edl
+from conftest import NO_EVALUATION_BEFORE_THE_END, ROOT, Edl
 from safetensors.numpy import load_file
 
 import recordio
@@ -209,7 +209,7 @@ def test_an_unusual_model_file_on_csv(edl: Edl, tmp_path: Path) -> None:
         "research.two.spirals",
         str(tmp_path / "points.csv"),
         *("--params", "width=32, depth=3", "--validation-data", str(tmp_path / "points.csv")),
-        *("--num-epochs", "30"),
+        *("--num-epochs", "30", *NO_EVALUATION_BEFORE_THE_END),
         zoo=tmp_path / "zoo",
     )
     assert result["records_trained"] == 30 * 600

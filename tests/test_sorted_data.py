@@ -6,7 +6,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
-from conftest import Edl
+from conftest import NO_EVALUATION_BEFORE_THE_END, Edl
 
 import digits
 
@@ -79,7 +79,8 @@ def test_a_job_on_sorted_data_learns_as_much_as_keras(edl: Edl, tmp_path: Path) 
             *("train", "--name", name, "--model-zoo", str(tmp_path / "zoo")),
             *("--model-def", "sorted_digits", "--data", str(tmp_path / "train")),
             *("--validation-data", str(tmp_path / "test"), "--num-epochs", str(EPOCHS)),
-            *("--minibatch-size", str(BATCH), "--output", str(tmp_path / name), *more),
+            *("--minibatch-size", str(BATCH), "--output", str(tmp_path / name)),
+            *(*NO_EVALUATION_BEFORE_THE_END, *more),
         )
         return float(edl.status(name)["metrics"]["accuracy"])
 
