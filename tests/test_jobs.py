@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT, Edl, HeldTraining, eventually
+from conftest import NO_EVALUATION_BEFORE_THE_END, ROOT, Edl, HeldTraining, eventually
 from counting import UPDATES, check, event_kinds, records_trained, train
 from safetensors.numpy import load_file
 
@@ -139,32 +139,10 @@ def test_a_learning_rate_that_is_set_holds_from_then_on_whatever_master_follows(
     assert "LearningRateSet" in event_kinds(edl, "set")
 
 
-def test_logs_of_all_and_of_one_worker(edl: Edl, long_job: Callable[..., str]) -> None:
-    name = long_job(workers="1")
-    assert "[worker 0]" in edl("logs", name).out
-    assert edl("logs", name, "--worker", "0", "--tail", "1").out.count("\n") == 1
-    follower = edl.start("logs", name, "-f")
-    edl("stop", name)
-    out, _ = follower.communicate(timeout=200)
-    assert follower.returncode == 0
-    assert out
-
-
-def test_one_name_is_one_job(edl: Edl, long_job: Callable[..., str], tmp_path: Path) -> None:
-    name = long_job(workers="1")
-    again = edl.run(
-        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "mnist.mnist_subclass"),
-        *("--data", str(tmp_path / "numbered"), "--name", name, "--output", str(tmp_path / "b")),
-    )
-    assert again.code == 5, str(again)
-    assert name in again.err
-    assert len(edl("list", "-o", "name").out.split()) == 1
-    edl("stop", name)
-
-
-def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(
+def test_ctrl_c_leaves_the_job_running_and_it_is_the_only_one_of_its_name(
     edl: Edl, tmp_path: Path, numbered: Callable[..., Path], held: HeldTraining
 ) -> None:
+    """Ctrl-C says how to come back; another job cannot have the name; logs of it are followed."""
     arguments = train(numbered(100), 100, tmp_path / "model", epochs=99, held=held)
     running = edl.start(*arguments, "--name", "left")
     eventually(lambda: records_trained(edl, "left") > 0, "it trains")
@@ -175,7 +153,22 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(
         assert word in err
     before = int(edl.status("left")["records_trained"])
     eventually(lambda: records_trained(edl, "left") > before, "it goes on alone")
+
+    again = edl.run(
+        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "mnist.mnist_subclass"),
+        *("--data", str(tmp_path / "numbered"), "--name", "left", "--output", str(tmp_path / "b")),
+    )
+    assert again.code == 5, str(again)
+    assert "left" in again.err
+    assert len(edl("list", "-o", "name").out.split()) == 1
+
+    assert "[worker 0]" in edl("logs", "left").out
+    assert edl("logs", "left", "--worker", "0", "--tail", "1").out.count("\n") == 1
+    follower = edl.start("logs", "left", "-f")
     edl("stop", "left")
+    out, _ = follower.communicate(timeout=200)
+    assert follower.returncode == 0
+    assert out
 
 
 def test_checkpoints_carry_a_stopped_job_on(
@@ -273,7 +266,7 @@ def test_init_from_a_trained_model(edl: Edl, tmp_path: Path, digit_data: Path) -
             *more,
         ).json
 
-    first = train("first", "--num-epochs", "8")
+    first = train("first", "--num-epochs", "8", *NO_EVALUATION_BEFORE_THE_END)
     assert first["metrics"]["accuracy"] > 0.7, "a model at chance would show nothing below"
     values = str(tmp_path / "first" / "model.keras")  # a file as Keras itself writes it
     second = train("second", "--init-from", values, "--params", "lr=1e-9")
@@ -290,7 +283,9 @@ def test_init_from_a_trained_model(edl: Edl, tmp_path: Path, digit_data: Path) -
     assert partly in edl("status", "third").out
 
 
-def test_evaluations_on_the_way_and_tensorboard(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
+def test_evaluations_on_the_way_tensorboard_and_the_page_of_a_job_that_is_over(
+    edl: Edl, tmp_path: Path, digit_data: Path
+) -> None:
     edl(
         *("train", "--model-zoo", str(ROOT / "model_zoo"), "--name", "curves", "-q"),
         *("--model-def", "mnist.mnist_functional_api", "--data", f"{digit_data}/train"),
@@ -313,15 +308,11 @@ def test_evaluations_on_the_way_and_tensorboard(edl: Edl, tmp_path: Path, digit_
     assert scalars.keys() == curves.keys()
     for name, points in curves.items():
         np.testing.assert_allclose(scalars[name], points, rtol=1e-6, err_msg=name)
+    _check_page_of_past_job(edl, "curves")
 
 
-def test_the_page_of_a_job_that_is_over(edl: Edl, tmp_path: Path, digit_data: Path) -> None:
-    edl(
-        *("train", "--model-zoo", str(ROOT / "model_zoo"), "--model-def", "mnist.mnist_subclass"),
-        *("--data", f"{digit_data}/train/*.recordio", "--output", str(tmp_path / "model")),
-        *("--name", "past", "-q"),
-    )
-    looking = edl.start("dashboard", "past")
+def _check_page_of_past_job(edl: Edl, name: str) -> None:
+    looking = edl.start("dashboard", name)
     try:
         assert looking.stdout is not None
         link = looking.stdout.readline().strip()
@@ -331,7 +322,7 @@ def test_the_page_of_a_job_that_is_over(edl: Edl, tmp_path: Path, digit_data: Pa
             url = answer.url
         with browser.open(f"{url}api/status", timeout=200) as answer:
             status = json.load(answer)
-        assert (status["name"], status["state"]) == ("past", "SUCCEEDED")
+        assert (status["name"], status["state"]) == (name, "SUCCEEDED")
         with browser.open(f"{url}api/events?after=2", timeout=200) as answer:
             events = json.load(answer)
         assert [int(event["number"]) for event in events] == list(range(3, len(events) + 3))

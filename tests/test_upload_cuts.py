@@ -28,7 +28,6 @@ BUCKET, TOTAL, EPOCHS = "kept", 301, 1
 WAIT_S = 600.0
 EVERYTHING = "everything"
 SENT, MOVED = "a worker sends it beside the output", "the master moves it to the output"
-STAGES = (SENT, MOVED)
 
 
 def is_written(store: StoreServer, stage: str) -> Callable[[str, str], bool]:
@@ -132,15 +131,14 @@ def check_whole(edl: Edl, store: StoreServer, tmp_path: Path, to: str = "model")
 
 
 @pytest.mark.parametrize(
-    ("store", "who", "stage"),
+    ("store", "kills"),
     [
-        (S3Server, "worker", SENT),
-        (S3Server, "master", SENT),
-        (S3Server, "master", MOVED),
-        (S3Server, EVERYTHING, MOVED),
-        (GoogleServer, EVERYTHING, SENT),
+        (S3Server, [("worker", SENT), (EVERYTHING, MOVED)]),
+        (S3Server, [("master", SENT), ("master", MOVED)]),
+        (GoogleServer, [(EVERYTHING, SENT)]),
     ],
     indirect=["store"],
+    ids=["worker, everything", "master twice", "everything at Google"],
 )
 def test_a_job_that_is_killed_while_its_model_is_sent(
     edl: Edl,
@@ -149,25 +147,32 @@ def test_a_job_that_is_killed_while_its_model_is_sent(
     store: StoreServer,
     proxy: StoreProxy,
     output: str,
-    who: str,
-    stage: str,
+    kills: list[tuple[str, str]],
 ) -> None:
-    held = HeldUpload(proxy, is_written(store, stage))
-    edl(*train(numbered(TOTAL), TOTAL, output, "--name", "up", "--detach", epochs=EPOCHS))
-    assert held.reached.wait(WAIT_S), "the model is being sent"
-    assert "model/trained_model.pb" not in objects(store)
-    refused = edl.run("evaluate", "--trained-model", output, "--data", str(tmp_path / "numbered"))
-    assert refused.code == 4, str(refused)
-    for pid in pids_of(edl, "up", who):
-        os.kill(pid, signal.SIGKILL)
-    held.release("reset")
+    command = train(numbered(TOTAL), TOTAL, output, "--name", "up", "--detach", epochs=EPOCHS)
+    former: HeldUpload | None = None
+    for who, stage in kills:
+        held = HeldUpload(proxy, is_written(store, stage))
+        if former is None:
+            edl(*command)
+        else:
+            former.release("reset")
+        assert held.reached.wait(WAIT_S), "the model is being sent"
+        assert "model/trained_model.pb" not in objects(store)
+        use = ("--trained-model", output, "--data", str(tmp_path / "numbered"))
+        refused = edl.run("evaluate", *use)
+        assert refused.code == 4, str(refused)
+        for pid in pids_of(edl, "up", who):
+            os.kill(pid, signal.SIGKILL)
+        former = held
+    assert former is not None
+    former.release("reset")
     # Where nothing of a job runs, the first command that looks at it starts it again.
     edl("wait", "up")
     assert edl.status("up")["state"] == "SUCCEEDED"
     check_whole(edl, store, tmp_path)
 
 
-@pytest.mark.parametrize("stage", STAGES)
 def test_a_job_whose_store_refuses_its_model_is_resumed_or_exported(
     edl: Edl,
     tmp_path: Path,
@@ -175,22 +180,24 @@ def test_a_job_whose_store_refuses_its_model_is_resumed_or_exported(
     store: StoreServer,
     proxy: StoreProxy,
     output: str,
-    stage: str,
 ) -> None:
-    held = HeldUpload(proxy, is_written(store, stage))
-    edl(*train(numbered(TOTAL), TOTAL, output, "--name", "no", "--detach", epochs=EPOCHS))
-    assert held.reached.wait(WAIT_S), "the model is being sent"
-    proxy.fault = lambda method, path: (403, "AccessDenied") if method == "PUT" else None
-    held.release((403, "AccessDenied"))
-    failed = edl.run("wait", "no")
-    assert failed.code == 7, str(failed)
-    assert "the store denies access" in failed.err
-    assert "edl resume no" in failed.err
-    assert "model/trained_model.pb" not in objects(store)
-    proxy.fault = lambda method, path: None
-    edl("export", "no", "--output", f"s3://{BUCKET}/out/other")
-    assert "other/trained_model.pb" in objects(store)
-    store.system.rm(f"{BUCKET}/out/other", recursive=True)
+    """The store refuses it beside the output, and, once the job is resumed, at the output."""
+    job = train(numbered(TOTAL), TOTAL, output, "--name", "no", epochs=EPOCHS)
+    for command, stage in ((job, SENT), (["resume", "no"], MOVED)):
+        held = HeldUpload(proxy, is_written(store, stage))
+        edl(*command, "--detach")
+        assert held.reached.wait(WAIT_S), "the model is being sent"
+        proxy.fault = lambda method, path: (403, "AccessDenied") if method == "PUT" else None
+        held.release((403, "AccessDenied"))
+        failed = edl.run("wait", "no")
+        assert failed.code == 7, str(failed)
+        assert "the store denies access" in failed.err
+        assert "edl resume no" in failed.err
+        assert "model/trained_model.pb" not in objects(store)
+        proxy.fault = lambda method, path: None
+        edl("export", "no", "--output", f"s3://{BUCKET}/out/other")
+        assert "other/trained_model.pb" in objects(store)
+        store.system.rm(f"{BUCKET}/out/other", recursive=True)
     edl("resume", "no")
     check_whole(edl, store, tmp_path)
 
