@@ -112,6 +112,7 @@ def test_places_in_a_file_start_from_its_folder(project: Path) -> None:
         ("[other]\nseed = 1", ["--other"]),
         ("name = 'x'", ["cannot be set in a file"]),
         ("seed = ", ["settings file cannot be read"]),
+        ("strategy = allreduce", ["at line 1", 'strategy = "allreduce"']),
     ],
 )
 def test_a_file_that_is_wrong_says_where(project: Path, text: str, words: list[str]) -> None:

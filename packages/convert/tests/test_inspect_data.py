@@ -119,7 +119,9 @@ def test_a_header_to_correct(edl: Call, tmp_path: Path, header: str, reason: str
     (tmp_path / "t.csv").write_text(f"{header}\n1,2\n")
     err = edl("data", "inspect", "t.csv", code=3).err
     assert reason in err
-    assert "Correct the file" in err
+    assert "Give each column a name" in err
+    assert ("to_csv(FILE, index=False)" in err) == ("missing" in reason)
+    assert "damaged" not in err
     assert "before this offset" not in err
 
 

@@ -86,7 +86,7 @@ def test_without_a_header_every_line_is_a_record(path: Path) -> None:
         (b"a,,c\n1,2,3\n", "a name is missing"),
         (b"a,b,a\n1,2,3\n", "'a' twice"),
         (b"\xff,b\n1,2\n", "is not UTF-8"),
-        ("a,b\n1,2\n".encode("utf-16"), "is UTF-16 text; convert the file to UTF-8"),
+        ("a,b\n1,2\n".encode("utf-16"), "the text is UTF-16, not UTF-8"),
         (b'a,b\n1,2\n"3,4\n5,6\n', "does not end"),
     ],
 )

@@ -209,7 +209,8 @@ def _load(path: Path) -> dict[str, Any]:
         raise usage(
             f"a settings file cannot be read: {error}",
             where=str(path),
-            remedy="It is TOML, with lines such as: num-workers = 2",
+            remedy="It is TOML, with lines such as num-workers = 2, and with texts in quotes: "
+            'strategy = "allreduce"',
         ) from None
 
 

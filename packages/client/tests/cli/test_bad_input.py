@@ -37,6 +37,12 @@ def test_an_option_that_another_command_or_the_model_file_has(attempt: Attempt) 
     assert_told(attempt("train", "--hidden-units", "8"), 2, '--params "hidden_units=VALUE"')
 
 
+def test_an_option_that_fit_of_keras_takes(attempt: Attempt) -> None:
+    split = attempt("train", "--validation-split", "0.2")
+    assert_told(split, 2, "no option --validation-split", "edl data convert FILE --split 0.8")
+    assert_told(attempt("train", "--callbacks", "x"), 2, "Define callbacks = ... in the model file")
+
+
 def test_an_unknown_command(attempt: Attempt) -> None:
     assert_told(attempt("trian"), 2, "there is no command trian", "Did you mean train?")
 
@@ -113,7 +119,7 @@ def test_a_model_file_that_is_not_there(attempt: Attempt, tmp_path: Path) -> Non
     (tmp_path / "zoo" / "mnist" / "mnist_functional_api.py").write_text("model = 1")
     done = attempt(model_def="mnist.mnist_functional")
     assert_told(done, 4, "mnist.mnist_functional", "Did you mean mnist.mnist_functional_api?")
-    assert_told(attempt(model_def="zoo/mine.py"), 4, "not a dotted name")
+    assert_told(attempt(model_def="zoo/mine.py"), 4, "not a dotted name", "--model-def mine")
     assert_told(attempt(model_def="mine.py"), 4, "Leave .py out: --model-def mine")
 
 
@@ -258,7 +264,7 @@ def test_a_table_with_another_delimiter(attempt: Attempt, tmp_path: Path) -> Non
 def test_a_table_with_two_columns_of_one_name(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,a\n1,2\n")
     done = attempt(data=str(tmp_path / "t.csv"))
-    assert_told(done, 3, "t.csv", "'a' twice", "Correct the file")
+    assert_told(done, 3, "t.csv", "'a' twice", "a name of its own")
     assert "--data-format" not in done.err
 
 

@@ -70,13 +70,15 @@ class DamagedFile(RecordError):
 
 
 class NoHeader(DamagedFile):
-    """A CSV file is intact, but its first line is a row instead of the names of its columns.
+    """A CSV file is intact, but its first line does not name its columns.
 
     Attributes:
         remedy: what to do, for messages.
     """
 
-    remedy = (
-        "Write a line with the names of the columns above it, such as id,price,label. If these "
-        "are the names, use names that are no numbers, such as column_0."
-    )
+    def __init__(self, uri: str, reason: str, remedy: str) -> None:
+        super().__init__(uri, None, 0, reason)
+        self.remedy = remedy
+
+    def __reduce__(self) -> tuple[type[NoHeader], tuple[str, str, str]]:  # type: ignore[override]
+        return type(self), (self.uri, self.reason, self.remedy)

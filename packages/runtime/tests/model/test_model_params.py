@@ -40,6 +40,8 @@ def test_literals_are_read(text: str, values: dict[str, object]) -> None:
     ("text", "words"),
     [
         ("1", "has no name"),
+        ('{"units": 8, "name": "a"}', "is a dictionary; write units=8, name='a'"),
+        ("{1: 8}", "has no name"),
         ("a", "has no name"),
         ("a=", "name=value"),
         ("a=1 b=2", "name=value"),

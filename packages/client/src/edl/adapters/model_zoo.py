@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
 from itertools import islice
@@ -149,7 +150,7 @@ def _find_model(zoo: Path, model_def: str) -> Candidate:
         raise _not_found(
             f"--model-def {model_def} is not a dotted name",
             str(zoo),
-            "Write a.b.Name for Name in a/b.py of the zoo, without .py and slashes.",
+            _remedy_for_path(zoo, model_def),
         )
     # The module alone comes last, and wins where both exist: a.b.Name is then a file.
     for candidate in reversed(readings):
@@ -158,12 +159,16 @@ def _find_model(zoo: Path, model_def: str) -> Candidate:
             continue
         known = _read(file)
         if candidate.attribute and known.lacks(candidate.attribute):
+            if candidate.attribute == "py":
+                raise _not_found(
+                    f"--model-def {model_def} is the name of a file, not a dotted name",
+                    str(file),
+                    f"Leave .py out: --model-def {model_def.removesuffix('.py')}",
+                )
             raise _not_found(
                 f"{file.name} has no {candidate.attribute}",
                 str(file),
-                f"Leave .py out: --model-def {model_def.removesuffix('.py')}"
-                if candidate.attribute == "py"
-                else did_you_mean(candidate.attribute, known.names)
+                did_you_mean(candidate.attribute, known.names)
                 or "--model-def names a model, a class or a function at the top of the file.",
             )
         return candidate
@@ -173,6 +178,17 @@ def _find_model(zoo: Path, model_def: str) -> Candidate:
         files if len(readings) > 1 else str(zoo / readings[0].files[0]),
         did_you_mean(model_def, _known_names(zoo)) or _contents(zoo),
     )
+
+
+def _remedy_for_path(zoo: Path, model_def: str) -> str:
+    """Return what to write instead of a name that is not dotted, such as the path of a file."""
+    path = Path(model_def)
+    with suppress(ValueError):
+        path = path.absolute().relative_to(zoo.absolute())
+    parts = path.with_suffix("").parts if path.suffix == ".py" else path.parts
+    if parts and all(part.isidentifier() for part in parts):
+        return f"Leave the folder of the zoo, .py and slashes out: --model-def {'.'.join(parts)}"
+    return "Write a.b.Name for Name in a/b.py of the zoo, without .py and slashes."
 
 
 def _check_override(zoo: Path, own: Candidate, option: str, name: str) -> None:

@@ -62,6 +62,18 @@ def is_not_finite(cell: str) -> bool:
         return False
 
 
+_ADD_NAMES = (
+    "Write a line with the names of the columns above it, such as id,price,label. If these "
+    "are the names, use names that are no numbers, such as column_0."
+)
+_NAME_ONCE = "Give each column a name of its own."
+_NAME_INDEX = (
+    "Give each column a name. pandas writes its index as a first column without one: write the "
+    "table with to_csv(FILE, index=False)."
+)
+_FROM_UTF_16 = "Save it as CSV UTF-8, or convert it: iconv -f UTF-16 -t UTF-8 OLD.csv > NEW.csv"
+
+
 def check_header(uri: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Refuse a first line that is a row of the table, which would be lost as its header.
 
@@ -78,16 +90,18 @@ def check_header(uri: str, names: Sequence[str], rows: Iterable[Sequence[str]]) 
     if not any(numbers):
         return
     if all(numbers):
-        raise NoHeader(uri, None, 0, "the first line must name the columns, but has only numbers")
+        raise NoHeader(
+            uri, "the first line must name the columns, but has only numbers", _ADD_NAMES
+        )
     if decimal := next((name for name in names if _is_decimal(name)), ""):
         reason = f"but has {decimal!r}, which is a number"
-        raise NoHeader(uri, None, 0, f"the first line must name the columns, {reason}")
+        raise NoHeader(uri, f"the first line must name the columns, {reason}", _ADD_NAMES)
     texts = {at: name for at, name in enumerate(names) if name and not _is_number(name)}
     for row in itertools.islice(rows, _ROWS):
         for at, name in texts.items():
             if at < len(row) and row[at].strip() == name:
                 reason = f"but has numbers, and {name!r}, which is a value of later rows"
-                raise NoHeader(uri, None, 0, f"the first line must name the columns, {reason}")
+                raise NoHeader(uri, f"the first line must name the columns, {reason}", _ADD_NAMES)
 
 
 def join_row(fields: Iterable[Any]) -> bytes:
@@ -123,9 +137,8 @@ class CsvSource(RangeReader):
         """The names of the columns, from the header line; None without one.
 
         Raises:
-            NoHeader: the first line is a row.
-            DamagedFile: it names no columns for another reason: it is not text, or a name is
-                missing or comes twice.
+            NoHeader: the first line is a row or UTF-16, or a name is missing or comes twice.
+            DamagedFile: it is no text at all.
         """
         if self._header and self._columns is None:
             with streaming(self.uri, pin=self._pin, wanted=(0, _HEADER_BYTES)) as stream:
@@ -141,7 +154,7 @@ class CsvSource(RangeReader):
             text = line.decode()
         except UnicodeDecodeError:
             if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                raise header_error("is UTF-16 text; convert the file to UTF-8") from None
+                raise NoHeader(self.uri, "the text is UTF-16, not UTF-8", _FROM_UTF_16) from None
             raise header_error("is not UTF-8 text") from None
         if is_json(line):
             raise header_error("is JSON, not the names of columns")
@@ -152,10 +165,10 @@ class CsvSource(RangeReader):
         check_header(self.uri, names, rows)
         duplicates = sorted({name for name in names if names.count(name) > 1})
         if "" in names or duplicates:
-            repeated = f"{', '.join(map(repr, duplicates))} twice"
-            raise header_error(
-                "must name each column once: " + (repeated if duplicates else "a name is missing")
-            )
+            reason, remedy = "a name is missing", _NAME_INDEX
+            if duplicates and "" not in duplicates:
+                reason, remedy = f"{', '.join(map(repr, duplicates))} twice", _NAME_ONCE
+            raise NoHeader(self.uri, f"the first line must name each column once: {reason}", remedy)
         return names
 
     def _scan(self) -> Index:

@@ -46,8 +46,7 @@ def parse_params(text: str) -> dict[str, Any]:
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise ParamsError("expected name=value, name=value")
     if call.args:
-        first = call.args[0]
-        raise ParamsError(f"{ast.unparse(first)} has no name; write name=value", _column(first))
+        raise _nameless_error(call.args[0])
     values: dict[str, Any] = {}
     for keyword in call.keywords:
         column = _column(keyword.value)
@@ -91,6 +90,20 @@ def _is_not_finite(node: ast.AST) -> TypeGuard[ast.expr]:
             return word.lower().lstrip("+-") in _NOT_FINITE
         case _:
             return False
+
+
+def _nameless_error(value: ast.expr) -> ParamsError:
+    """Return the error of a value without a name, such as a dictionary of JSON."""
+    written = ast.unparse(value)
+    if isinstance(value, ast.Dict) and value.keys and all(map(_is_name, value.keys)):
+        pairs = zip(value.keys, value.values, strict=True)
+        meant = ", ".join(f"{ast.literal_eval(k)}={ast.unparse(v)}" for k, v in pairs if k)
+        return ParamsError(f"{written} is a dictionary; write {meant}", _column(value))
+    return ParamsError(f"{written} has no name; write name=value", _column(value))
+
+
+def _is_name(key: ast.expr | None) -> bool:
+    return isinstance(key, ast.Constant) and str(key.value).isidentifier()
 
 
 def _column(node: ast.expr) -> int:

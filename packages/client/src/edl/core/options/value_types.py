@@ -82,6 +82,12 @@ class Text:
         return value
 
 
+_TO_FILE = (
+    "; write values into a file, such as with recordio.Writer(FILE) or table.to_csv(FILE, "
+    "index=False), and name the file"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Texts:
     """One or more texts; every one is a value of its own, whatever signs it contains."""
@@ -94,6 +100,8 @@ class Texts:
             return (Text().read(value),)
         if not isinstance(value, Iterable):
             raise ValueError(f"expected text or a list, not {type(value).__name__}")
+        if hasattr(value, "to_csv"):  # a table of pandas, which yields the names of its columns
+            raise ValueError(f"expected text or a list, not {type(value).__name__}{_TO_FILE}")
         texts = tuple(self._read_item(item, value) for item in value)
         if not texts:
             raise ValueError("it is empty")
@@ -104,7 +112,7 @@ class Texts:
         if not isinstance(item, (str, PurePath)):
             raise ValueError(
                 f"expected text or a list of texts, not {type(values).__name__} of "
-                f"{type(item).__name__}"
+                f"{type(item).__name__}{_TO_FILE if hasattr(item, '__array__') else ''}"
             )
         return Text().read(item)
 

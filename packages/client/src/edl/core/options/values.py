@@ -64,6 +64,25 @@ def read_value(option: Option, entry: Given) -> Any:
 
 _OF_TRAINED_MODELS = ("model_zoo", "model_def", "params")
 
+_IN_FILE = "Define {0} = ... in the model file."
+_OF_KERAS = {
+    "validation_split": "Divide the data first: edl data convert FILE --split 0.8 --to DIR; then "
+    "name the parts with --data and --validation-data.",
+    "model": "Write the model into a file, model = keras.Sequential(...), and name its folder with "
+    "--model-zoo and the file, without .py, with --model-def.",
+    "x": "Write the values into files first, and name these with --data.",
+    "y": "Write the labels into the files of --data, next to the other values of each record.",
+    "steps_per_epoch": "An epoch is one pass over --data: leave it out.",
+    "validation_batch_size": "--minibatch-size counts for both: leave it out.",
+    "metrics": "Define metrics = [...] in the model file, or name some of Keras with "
+    "--eval-metrics-fn.",
+    "callbacks": _IN_FILE.format("callbacks"),
+    "class_weight": _IN_FILE.format("class_weight"),
+    "sample_weight": "Yield the weight of each example after its label: (features, label, weight).",
+    "verbose": "--quiet prints errors only.",
+}
+"""What to do instead of what fit and compile of Keras take."""
+
 
 def unknown(name: str, known: Iterable[str], where: str, verb: Verb | None = None) -> Problem:
     """Return the problem of a name that no option has, or no option of this verb."""
@@ -83,7 +102,9 @@ def unknown(name: str, known: Iterable[str], where: str, verb: Verb | None = Non
         )
     near = nearest(name, (each.replace("-", "_") for each in known))
     remedy = f"edl {verb or 'train'} --help lists all options."
-    if near:
+    if name in _OF_KERAS:
+        remedy = _OF_KERAS[name]
+    elif near:
         remedy = did_you_mean(flag, ["--" + near.replace("_", "-")]) or remedy
     elif verb is Verb.TRAIN:
         of_model = f'Give a parameter of the model file as --params "{name}=VALUE".'
