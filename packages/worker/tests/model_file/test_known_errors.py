@@ -44,6 +44,26 @@ from edl_worker.model_file.known_errors import did_you_mean, explain
         ("URL fetch failure on https://weights", "Put the file into the model zoo"),
         ("File not found: filepath=pre.keras.", "Path(__file__).with_name"),
         ("open file: name = 'a.h5', error message = 'No such file or directory'", "whole path"),
+        (
+            "`name` must be a keyword. Use: add_weight(shape=..., name='kernel').",
+            "add_weight(shape",
+        ),
+        ("In layer 'L', you forgot to call `super().__init__()` as the first", "Begin __init__"),
+        ("The output of the `schedule` function should be a float. Got: None", "return lr"),
+        ("Layer count mismatch when loading weights from file.", ".weights.h5"),
+        ("not enough values to unpack (expected 3, got 2)", "each entry of record_defaults"),
+        ("`x` and `y` must have the same dtype, got tf.int32 != tf.float32.", "tf.cast(x, tf.flo"),
+        ("`x` and `y` must have the same dtype, got tf.string != tf.float32.", "tf.io.decode_png"),
+        ("Op has type string that does not match type float32", "tf.strings.to_number"),
+        ("Field 1 is required but missing in record 0!", "Give column 1"),
+        ("Could not parse example input, value: 'a'", "tf.io.decode_raw"),
+        ("Table not initialized.", "layer.adapt(texts)"),
+        ("'record_defaults' of 'DecodeCSV' Op have types [<NOT CONVERTIBLE TO TENSOR>]", "[0.0]"),
+        (
+            "Key: x.  Data types don't match. Data type: float but expected type: int64",
+            "tf.float32",
+        ),
+        ("Key: x.  Can't parse serialized Example: Some float_list slice", "the shape that x has"),
         ("division by zero", None),
     ],
 )
@@ -68,6 +88,58 @@ def test_lines_that_no_job_can_run(source: str, remedy: str, tmp_path: Path) -> 
     found = explain(raised.value, str(raised.value))
     assert found is not None
     assert remedy in found.remedy
+
+
+class Unfinished(keras.layers.Layer):
+    def __init__(self) -> None:
+        self.dense = keras.layers.Dense(3)
+
+
+@pytest.mark.parametrize(
+    ("call", "remedy"),
+    [
+        (lambda: tf.constant("a,b").split(","), "tf.io.decode_csv"),
+        (lambda: tf.constant(1).astype("float32"), "tf.cast(x, dtype)"),
+        (lambda: keras.Sequential([keras.Input((2,)), Unfinished()]), "super().__init__()"),
+        (lambda: Unfinished()(tf.zeros([1, 2])), "super().__init__()"),
+        (lambda: keras.layers.Conv2D(3, 3, padding="smae"), "Did you mean same?"),
+        (lambda: keras.layers.TextVectorization(output_mode="tfidf"), "Did you mean tf_idf?"),
+        (lambda: keras.dtype_policies.get("mixed_fp16"), "Did you mean mixed_float16"),
+    ],
+)
+def test_wrong_names_and_unfinished_layers(call: Callable[[], Any], remedy: str) -> None:
+    with pytest.raises((AttributeError, RuntimeError, ValueError)) as raised:
+        call()
+    found = explain(raised.value, message_of(raised.value))
+    assert found is not None
+    assert remedy in found.remedy
+
+
+def test_a_saved_model_with_a_class_of_its_own(tmp_path: Path) -> None:
+    class Scale(keras.layers.Layer):
+        def call(self, values: Any) -> Any:
+            return values * 2.0
+
+    file = tmp_path / "base.keras"
+    keras.Sequential([keras.Input((2,)), Scale()]).save(file)
+    with pytest.raises(TypeError) as raised:
+        keras.models.load_model(file)
+    found = explain(raised.value, message_of(raised.value))
+    assert found is not None
+    assert found.message == "the file has a class of its own, Scale"
+    assert 'custom_objects={"Scale": Scale}' in found.remedy
+
+
+def test_a_record_of_raw_bytes_is_no_example() -> None:
+    features = {"x": tf.io.FixedLenFeature([], tf.float32)}
+    records = tf.data.Dataset.from_tensors(b"\x1f\x8b\xff").map(
+        lambda record: tf.io.parse_single_example(record, features)
+    )
+    with pytest.raises(UnicodeDecodeError) as raised:
+        next(iter(records))
+    found = explain(raised.value, message_of(raised.value))
+    assert found is not None
+    assert found.message == "the record is no tf.Example"
 
 
 LABELS, OUTPUTS = tf.constant([0, 1]), tf.constant([[0.5, 0.5], [0.5, 0.5]])

@@ -385,3 +385,15 @@ model = Net()
     assert "no config, sorry" in keras
     assert "no SavedModel" in serving
     assert "of no known size" in serving
+
+
+def test_only_the_check_of_a_job_knows_that_it_has_no_validation_data(
+    job_of: Callable[[str], job_pb2.JobSpec], tmp_path: Path
+) -> None:
+    job = job_of(REST + LOSS + MODEL + "\ncallbacks = [tf.keras.callbacks.EarlyStopping()]\n")
+    job.output = ""
+    assert not check(job, tmp_path)["errors"]
+    job.output = str(tmp_path / "out")
+    (error,) = check(job, tmp_path)["errors"]
+    assert "monitors 'val_loss'" in error["what"]
+    assert "Give the job --validation-data" in error["remedy"]

@@ -21,12 +21,17 @@ _MIN_WRAPPED = 20
 """Characters of a line that may go on in the next one."""
 
 
+def text_of(error: BaseException) -> str:
+    """Return the text of an error; empty if its class cannot tell it."""
+    try:
+        return str(error)
+    except Exception:  # a class of the user's own may be wrong as well
+        return ""
+
+
 def message_of(error: BaseException) -> str:
     """Return an error's message in one line, without what Keras and TensorFlow add."""
-    try:
-        text = str(error)
-    except Exception:  # the user's own class may be wrong as well
-        return ""
+    text = text_of(error)
     keras = _KERAS_MESSAGE.search(text)
     if keras:
         text = keras.group(1)

@@ -221,7 +221,7 @@ def type_with_article(value: Any) -> str:
     """Return the type of a value for a sentence: ``an int``, ``a Tensor``, ``None``."""
     if value is None:
         return "None"
-    name = type(value).__name__
+    name = re.sub("^(Symbolic|Eager|Keras)Tensor$", "Tensor", type(value).__name__)
     package = keras_2.package_of(type(value))
     origin = f" of {package} (Keras 2)" if package else ""
     return f"{'an' if name[0].lower() in 'aeio' else 'a'} {name}{origin}"
@@ -282,7 +282,9 @@ def user_code_error(
         message = known.message or message.partition(". ")[0]
     what = f"{action} {name}: {message}" if message else f"{action} {name}"
     if known is not None and known.meaning:
-        what = f"{_find_owner(error, root) or 'the model'} {known.meaning}"
+        function = frames[-1].function if frames else "<module>"
+        owner = "the model" if function == "<module>" else function
+        what = f"{_find_owner(error, root) or owner} {known.meaning}"
     return EdlError(
         code,
         what,

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 import inspect
 import re
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from edl_worker.model_file import keras_2
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """The meaning of an exception.
-
-    Attributes:
-        remedy: what the user should do.
-        meaning: what the class or the model does, instead of the message; empty if that is clear.
-        message: a clearer one than the exception's; empty if there is none.
-    """
-
-    remedy: str
-    meaning: str = ""
-    message: str = ""
-
+from edl_worker.model_file.error_messages import text_of
+from edl_worker.model_file.explanation import Explanation
+from edl_worker.model_file.known_parsing_errors import explain_parsing
 
 _NO_VALUES = (
     "The function is traced, so its tensors have no values yet. Use operations of TensorFlow here; "
@@ -35,12 +20,19 @@ _NO_VALUES = (
 )
 _CREATE_ONCE = (
     "Create layers and variables once, in __init__ or build (self.dense = keras.layers.Dense(8)), "
-    "and only call them in call."
+    "and only call them in call. Those of a dataset function belong at the top of the file."
 )
-_DENSE = (
-    "A tf.io.VarLenFeature gives a sparse tensor: describe the feature with tf.io.FixedLenFeature, "
-    "or use tf.sparse.to_dense(x)."
+_UNKNOWN_OBJECT = re.compile(r"Could not locate (class|function) '(\w+)'")
+_REGISTER = (
+    "Define or import {0} in the model file, and decorate it with "
+    "@keras.saving.register_keras_serializable(), or load the file with "
+    'custom_objects={{"{0}": {0}}}.'
 )
+_CHOICES = re.compile(
+    r"(?:one of|policies include|values are):? ?[\[({]?((?:['\"]\w+['\"](?:,? (?:and|or) |, )?)+)"
+)
+_MADE_LOSS = re.compile(r"\blosses\.([A-Z]\w+)\(\w+, \w+\)")
+_INIT_FIRST = "Begin __init__ of the class with super().__init__(), before it sets attributes."
 
 BEYOND_TABLE = re.compile(r"indices\[([\d, ]+)\] = (-?\d+) is not in \[0, (\d+)\)")
 """The message for an id without a row: where it is in the ids, the id, and the number of rows."""
@@ -64,7 +56,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         r"only supports singleton tf.Variables|create variables on a non-first call"
         r"|cannot add new elements of state|could not be lifted out of a `tf.function`",
         _CREATE_ONCE,
-        "creates a layer or variable in call, which would be a new one on each call",
+        "creates a layer or variable, which would be a new one on each call",
     ),
     (
         r"A KerasTensor (?:cannot be used as input to a TensorFlow|is symbolic)",
@@ -154,27 +146,25 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "",
     ),
     (
+        r"output of the `schedule` function should be a float",
+        "End each path of the schedule with return and a rate, such as return lr.",
+        "",
+    ),
+    (r"Use: (\w+\(.*\))", "Write {0}.", ""),
+    (
+        r"forgot to call `super\(\)\.__init__\(\)`",
+        _INIT_FIRST,
+        "",
+    ),
+    (
+        r"Layer count mismatch when loading",
+        "Make the model as the one whose weights were saved. Files of save_weights() have names "
+        "that end in .weights.h5: Keras reads an .h5 with another name as one of Keras 2.",
+        "",
+    ),
+    (
         r"inhomogeneous shape",
         "Give each record the same number of values: pad the lists, or use tf.ragged.constant.",
-        "",
-    ),
-    (
-        r"Expect (\d+) fields but have (\d+) in record",
-        "Give tf.io.decode_csv one entry of record_defaults for each column. The rows have {1} and "
-        "not {0} with this delimiter (field_delim); edl data inspect FILE shows them.",
-        "",
-    ),
-    (
-        r"Field (\d+) in record \d+ is not a valid (\w+): (.*)",
-        "Give column {0} (the first is 0) a default of another type than {1} in record_defaults, "
-        'such as 0.0 for fractions or "" for texts, or correct the row; edl data inspect --check '
-        "FILE finds such rows.",
-        "",
-    ),
-    (
-        r"Feature: (\w+) .*could not be found",
-        "The record has no feature {0}: edl data inspect FILE shows the names that it has. Rows of "
-        "CSV are read with tf.io.decode_csv instead.",
         "",
     ),
     (
@@ -226,11 +216,19 @@ def explain(error: BaseException, message: str, line: str = "") -> Explanation |
     """
     if mixed := keras_2.find_mixture(error):
         return Explanation(keras_2.REMEDY, message=f"{mixed} does not work with Keras 3")
-    if re.search(r"NOT CONVERTIBLE TO TENSOR|SparseTensor\(", message):
-        return Explanation(_DENSE, message=_name_sparse(message, line))
+    if (parsing := explain_parsing(error, message, line)) is not None:
+        return parsing
+    if (unknown := _UNKNOWN_OBJECT.search(text_of(error))) is not None:
+        kind, name = unknown.groups()
+        return Explanation(
+            _REGISTER.format(name), message=f"the file has a {kind} of its own, {name}"
+        )
     if (match := BEYOND_TABLE.search(message)) is not None:
         known_id, rows = int(match.group(2)), int(match.group(3))
         return Explanation(enough_rows(known_id), message=_name_table(error, known_id, rows))
+    if "symbolic" in message and (made := _MADE_LOSS.search(line)) is not None:
+        what = f"the class {made.group(1)} gets the labels as its settings"
+        return Explanation(call_of_loss(made.group(1)), message=what)
     for pattern, remedy, meaning in _KNOWN:
         match = re.search(pattern, message)
         if match is not None:
@@ -259,21 +257,9 @@ def _name_table(error: BaseException, known_id: int, rows: int) -> str:
     return f"{table} has {rows} rows, for the ids 0 to {rows - 1}, and got the id {known_id}"
 
 
-def _name_sparse(message: str, line: str) -> str:
-    """Return which value of a list is sparse; empty if that cannot be told."""
-    match = re.search(r"have types \[(.*?)\] that", message)
-    types = match.group(1).split(", ") if match else []
-    at = next((at for at, each in enumerate(types) if "NOT CONVERTIBLE" in each), None)
-    if at is None:
-        return ""
-    try:
-        calls = [each for each in ast.walk(ast.parse(line)) if isinstance(each, ast.Call)]
-    except SyntaxError:  # a part of a longer expression
-        calls = []
-    given = [each for call in calls for each in call.args]
-    lists = [each.elts for each in given if isinstance(each, ast.List | ast.Tuple)]
-    written = next((ast.unparse(each[at]) for each in lists if len(each) == len(types)), "")
-    return f"{written or f'value {at + 1} of {len(types)}'} is a sparse tensor"
+def call_of_loss(kind: str) -> str:
+    """Return what to do about a function that makes a loss of labels, instead of calling it."""
+    return f"Call the loss that the class makes: keras.losses.{kind}()(labels, predictions)."
 
 
 def _find_attribute(error: BaseException, message: str) -> str | None:
@@ -283,7 +269,32 @@ def _find_attribute(error: BaseException, message: str) -> str | None:
         return None
     if replacement := replacement_of(getattr(owner, "__name__", ""), error.name):
         return replacement
+    if _is_unfinished(owner, error.name):
+        return _INIT_FIRST
+    if type(owner).__name__ in ("SymbolicTensor", "EagerTensor"):
+        return _of_tensors(error.name)
     return did_you_mean(error.name, [name for name in dir(owner) if not name.startswith("_")])
+
+
+def _is_unfinished(owner: object, name: str) -> bool:
+    """Whether a layer lacks what each layer has: its class does not call that of Keras."""
+    layers = sys.modules.get("keras.layers")
+    return layers is not None and isinstance(owner, layers.Layer) and hasattr(layers.Layer(), name)
+
+
+def _of_tensors(name: str) -> str | None:
+    """Return what to use instead of a method of texts or arrays, which tensors do not have."""
+    if name in dir(str):
+        return (
+            "A record is a tensor, and not a text of Python: tf.io.decode_csv(row, record_defaults)"
+            " splits a row of CSV, and tf.strings has split, strip, lower and others."
+        )
+    if name in ("astype", "reshape", "mean", "sum", "max", "min", "flatten", "transpose", "T"):
+        return (
+            "Use a function of TensorFlow: tf.cast(x, dtype), tf.reshape(x, shape), "
+            "tf.reduce_mean(x), tf.transpose(x)."
+        )
+    return None
 
 
 def _find_import(error: BaseException, message: str) -> str | None:
@@ -317,6 +328,17 @@ def _find_keyword(error: BaseException, message: str) -> str | None:
     return did_you_mean(match.group(1), names) or f"It takes {', '.join(names)}."
 
 
+def _find_choice(error: BaseException, message: str) -> str | None:
+    """Return which of the values that a message lists is meant."""
+    match = _CHOICES.search(message)
+    if match is None:
+        return None
+    known = re.findall(r"\w+", re.sub(r" (?:and|or) ", " ", match.group(1)))
+    given = re.search(r"Cannot convert '(\w+)'|Received:? (?:\w+=)?'?(\w+)", message)
+    near = did_you_mean(given.group(1) or given.group(2), known) if given else None
+    return near or f"Use one of {', '.join(known)}."
+
+
 def _find_exit(error: BaseException, message: str) -> str | None:
     """Return what to do about a file that ends the process, as argparse does."""
     return _SCRIPT if isinstance(error, SystemExit) else None
@@ -334,6 +356,7 @@ _FINDERS: tuple[Callable[[BaseException, str], str | None], ...] = (
     _find_import,
     _find_identifier,
     _find_keyword,
+    _find_choice,
     _find_exit,
     _find_device,
 )

@@ -83,8 +83,9 @@ def _load_for_training(job: JobDescription, context: Mapping[str, Any]) -> Loade
         file.build(sample, local=options.trains_locally)
         if options.validates:
             file.check_evaluation()
-        # A check without a master knows nothing of the job's validation data.
-        file.resolve_callbacks(validates=options.validates or not context.get("master"))
+        # A check of a model file alone knows nothing of the job's validation data.
+        is_of_job = bool(context.get("master") or job.output)
+        file.resolve_callbacks(validates=options.validates or not is_of_job)
     notes = warm_start.initialize(file.model, options.init_from) if options.init_from else ()
     _spread_seeds(file.model, int(context["worker_id"]))
     tables = _find_tables(file, options)

@@ -10,6 +10,7 @@ import builtins
 import difflib
 import dis
 import inspect
+import sys
 from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -186,6 +187,8 @@ def _missing_attribute(
 ) -> EdlError:
     nearest = difflib.get_close_matches(name, dir(owner), n=1, cutoff=0.7)
     replacement = replacement_of(owner.__name__, name)
+    if owner.__name__ == "keras.backend" and hasattr(sys.modules.get("keras.ops"), name):
+        replacement = f"Use keras.ops.{name}: Keras 3 has the functions of the backend there."
     return EdlError(
         ErrorCode.MODEL_CONTRACT,
         f"{code.co_name} uses {path}, which does not exist in {owner.__name__}{_version(owner)}",

@@ -394,6 +394,6 @@ def test_a_layer_that_is_created_in_call(zoo: ZooFolder) -> None:
     write(zoo, model=model)
     (error,) = build_errors(zoo)
     assert error.code == ErrorCode.MODEL_CONTRACT
-    assert "Net creates a layer or variable in call" in error.what
+    assert "Net creates a layer or variable, which would be a new one" in error.what
     assert error.where.endswith(", call")
     assert "in __init__" in error.remedy

@@ -66,7 +66,47 @@ CASES = [
         ),
         "Did you mean val_accuracy?",
     ),
+    (
+        "loss",
+        "def loss(labels, outputs):\n    return keras.losses.Hinge(labels, outputs)",
+        "Hinge()(",
+    ),
+    ("more", "metrics = [keras.metrics.Accuracy()]", 'use "accuracy"'),
+    (
+        *(
+            "loss",
+            'from keras import backend as K\ndef loss(labels, outputs):\n    return K.cast("")',
+        ),
+        "keras.ops.cast",
+    ),
+    (
+        "model",
+        NET + "    def train_step(self, data):\n        return super().train_step(data)['loss']\n"
+        "model = Net()",
+        "Return a dictionary",
+    ),
+    (
+        "model",
+        "a, b = keras.Input((1,)), keras.Input((1,))\n"
+        "model = keras.Model([a, b], layers.Dense(3)(layers.Concatenate()([a, b])))",
+        "one tensor of a list",
+    ),
+    (
+        "model",
+        "x = keras.Input((2,))\nmodel = keras.Model(x, [layers.Dense(3)(x), layers.Dense(3)(x)])",
+        "one label for each output",
+    ),
     # the data
+    (
+        "parse",
+        PARSE.replace('return r["x"], ', "return ").replace("tf.int64)", 'tf.int64), r["x"]'),
+        "features first",
+    ),
+    (
+        "parse",
+        PARSE.replace('return r["x"], ', 'return layers.RandomFlip()(r["x"][:, None, None]), '),
+        "top of the file",
+    ),
     (
         "parse",
         PARSE.replace("return r[", "print(r['x'].numpy())\n        return r["),

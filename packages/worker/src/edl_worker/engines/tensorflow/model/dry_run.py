@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -20,28 +19,11 @@ from edl_worker.engines.tensorflow.model.custom_evaluation import CustomEvaluati
 from edl_worker.engines.tensorflow.model.custom_steps import CustomTrainStep, StepError
 from edl_worker.engines.tensorflow.model.description import ModelFileDescription, Reduction
 from edl_worker.engines.tensorflow.model.loss_fit import explain_raised, find_misfit, weights_error
-from edl_worker.engines.tensorflow.model.metric_fit import find_metric_misfit
+from edl_worker.engines.tensorflow.model.metric_fit import find_metric_misfit, warn_of_logits
 from edl_worker.engines.tensorflow.model.metrics import EvaluationMetrics, MetricComputation
-from edl_worker.model_file.errors import trial_error, user_frames
+from edl_worker.engines.tensorflow.model.trial_sample import TrialSample
+from edl_worker.model_file.errors import place_of, trial_error, user_frames
 from edl_worker.model_file.zoo import compatibility
-
-_SAMPLE_RECORDS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class TrialSample:
-    """A sample of labels, and made-up outputs of the right shapes for them."""
-
-    labels: Any
-    outputs: Any
-    size: int
-
-    def part(self, records: slice) -> tuple[Any, Any]:
-        """Return labels and outputs of some of the records."""
-        labels, outputs = tf.nest.map_structure(
-            lambda tensor: tensor[records], (self.labels, self.outputs)
-        )
-        return labels, outputs
 
 
 class DryRun:
@@ -86,12 +68,12 @@ class DryRun:
                 ).get_concrete_function(_specs(batch.features))
                 outputs = traced.structured_outputs
                 break
-            except EdlError:
-                raise
+            except EdlError as error:
+                raise self._swapped(batch) or error from error
             except Exception as error:
                 failures.append(error)
         else:
-            raise self._error(
+            raise self._swapped(batch) or self._error(
                 failures[0],
                 f"the model {self._description.model.name} raised when called with a minibatch",
             ) from failures[0]
@@ -101,6 +83,23 @@ class DryRun:
                 "End it with return and what the last layer gives.",
             )
         return outputs
+
+    def _swapped(self, batch: Batch) -> EdlError | None:
+        """Return the error for labels that the model takes, where it does not take the features."""
+
+        def call(labels: Any) -> None:
+            tf.function(
+                lambda features: self._call(features, True), autograph=False
+            ).get_concrete_function(_specs(labels))
+
+        if batch.labels is None or not _succeeds(call, batch.labels):
+            return None
+        return EdlError(
+            ErrorCode.SHAPE_MISMATCH,
+            "the model takes what the input function yields as labels, and not the features",
+            where=self._description.input_pipeline.place,
+            remedy="Yield the features first: return features, labels.",
+        )
 
     def build_parts(self) -> None:
         """Check that a model that is never called itself has all its variables.
@@ -134,10 +133,11 @@ class DryRun:
         loss = self._description.loss
         assert loss is not None, "the loss is tried"
         error, warnings = find_misfit(loss, self._description.model, batch.labels, outputs)
-        error = error or find_metric_misfit(self._description.metrics, batch.labels, outputs)
+        metrics, model = self._description.metrics, self._description.model
+        error = error or find_metric_misfit(metrics, model, batch.labels, outputs)
         if error is not None:
             raise error
-        return warnings
+        return (*warnings, *warn_of_logits(metrics, model, batch.labels, outputs))
 
     def trace_step(self, batch: Batch) -> None:
         """Trace the forward pass, the loss and the gradients.
@@ -224,24 +224,14 @@ class DryRun:
         try:
             yield
         except StepError as error:
-            raise self._description.contract_error(f"{name} {error.what}", error.remedy) from error
+            place = place_of(getattr(type(self._description.model), step))
+            raise self._description.contract_error(
+                f"{name} {error.what}", error.remedy, place
+            ) from error
         except EdlError:
             raise
         except Exception as error:
             raise self._step_error(error, name, self._description.place) from error
-
-    def sample(self, batch: Batch, outputs: Any) -> TrialSample:
-        """Return some records for the trials of loss and metrics.
-
-        Args:
-            outputs: what ``trace_forward`` returned.
-        """
-        size = min(_SAMPLE_RECORDS, batch.size)
-        return TrialSample(
-            tf.nest.map_structure(lambda tensor: tensor[:size], batch.labels),
-            tf.nest.map_structure(lambda spec: _make_up(spec, size), outputs),
-            size,
-        )
 
     def find_reduction(self, sample: TrialSample) -> Reduction:
         """``sum`` if twice the batch gives twice the loss, otherwise ``mean``.
@@ -251,7 +241,7 @@ class DryRun:
         """
         try:
             single = float(self._compute_loss(sample.outputs, sample.labels))
-            double = float(self._compute_loss(*_repeat(sample)))
+            double = float(self._compute_loss(*sample.repeat()))
             self._check_loss_shape(sample)
         except EdlError:
             raise
@@ -310,7 +300,7 @@ class DryRun:
         """
         loss = self._description.loss
         assert loss is not None, "the loss is tried"
-        outputs, labels = _repeat(sample)
+        outputs, labels = sample.repeat()
         with compatibility.provide_removed_names():
             once = loss.function(outputs=sample.outputs, labels=sample.labels)
             twice = loss.function(outputs=outputs, labels=labels)
@@ -350,6 +340,17 @@ class DryRun:
     def _loss_error(self, error: Exception, labels: Any) -> EdlError:
         loss = self._description.loss
         assert loss is not None, "the loss is tried"
+        names = getattr(self._description.model, "output_names", None) or ()
+        given = len(tf.nest.flatten(labels))
+        if len(names) > given and "structure" in str(error):
+            return EdlError(
+                ErrorCode.SHAPE_MISMATCH,
+                f"the model has {len(names)} outputs ({', '.join(names)}), and the input function "
+                f"yields {given} label{'s' * (given != 1)}",
+                where=self._description.input_pipeline.place,
+                remedy="Yield one label for each output, as a tuple in their order or a dictionary "
+                "by their names: return features, (label, other).",
+            )
         return self._step_error(error, loss.signature, loss.place, labels)
 
     def _step_error(self, error: Exception, name: str, place: str, labels: Any = None) -> EdlError:
@@ -378,22 +379,8 @@ def _succeeds(function: Callable[[Any], object], argument: Any) -> bool:
     return True
 
 
-def _repeat(sample: TrialSample) -> Any:
-    """Return outputs and labels in which each example occurs twice."""
-    return tf.nest.map_structure(
-        lambda tensor: tf.concat([tensor, tensor], 0), (sample.outputs, sample.labels)
-    )
-
-
 _ATTRIBUTE_REMEDY = "Keep every optimizer as an attribute of the model."
 
 
 def _specs(nest: Any) -> Any:
     return None if nest is None else tf.nest.map_structure(tf.type_spec_from_value, nest)
-
-
-def _make_up(spec: Any, rows: int) -> tf.Tensor:
-    """Return numbers in [0, 1) in the shape of an output for ``rows`` records."""
-    shape = [rows, *(size or 1 for size in spec.shape[1:])]
-    values = tf.random.stateless_uniform(shape, seed=(1, 2))
-    return tf.cast(values, spec.dtype)

@@ -126,8 +126,10 @@ class FeatureMapper:
         flat = tf.nest.flatten(features)
         if len(flat) != len(inputs):
             raise self._mismatch(
-                f"there are {len(flat)} features, the model has {len(inputs)} inputs",
-                "Yield a dictionary of features with the inputs' names.",
+                f"the features are {len(flat)} tensor{'s' * (len(flat) != 1)}, and the model has "
+                f"{len(inputs)} input{'s' * (len(inputs) != 1)} ({', '.join(names)})",
+                "Yield a dictionary of features with the inputs' names, or a tuple: tf.data makes "
+                "one tensor of a list.",
             )
         return list(zip(names, flat, strict=True))
 

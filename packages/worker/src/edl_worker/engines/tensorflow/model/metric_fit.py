@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.engines.tensorflow.model.description import MetricDefinitions
-from edl_worker.engines.tensorflow.model.loss_parts import show_shape
+from edl_worker.engines.tensorflow.model.loss_parts import output_activations, show_shape
 
 # Names without underscores. Of classes by their numbers, with one label per example:
 _OF_NUMBERS = ("sparsecategoricalaccuracy", "sparsetopkcategoricalaccuracy")
@@ -20,22 +21,22 @@ _OF_ONE_HOT = ("categoricalaccuracy", "topkcategoricalaccuracy", "f1score")
 _OF_QUESTIONS = ("auc", "precision", "recall", "binaryaccuracy")
 
 
-def find_metric_misfit(metrics: MetricDefinitions, labels: Any, outputs: Any) -> EdlError | None:
+def find_metric_misfit(
+    metrics: MetricDefinitions, model: keras.Model, labels: Any, outputs: Any
+) -> EdlError | None:
     """Return the error for a metric that cannot be meant for these labels and outputs.
 
     Args:
+        model: tells which activations its outputs have.
         labels: of a minibatch.
         outputs: their specifications, as the model returns them; several are not judged.
     """
-    shape, wanted = getattr(outputs, "shape", None), getattr(labels, "shape", None)
-    if shape is None or wanted is None or not shape.rank or not wanted.rank:
+    shapes = _shapes_of(labels, outputs)
+    if shapes is None:
         return None
-    output, label = tuple(shape[1:]), tuple(wanted[1:])
-    classes = (output[-1] or 0) if output else 0
-    if classes < 2:
-        return None
-    for name in _names_of(metrics):
-        remedy = _remedy(name, label in (output[:-1], (*output[:-1], 1)), label == output)
+    label, output = shapes
+    for name in map(_name_of, _list_metrics(metrics)):
+        remedy = _remedy(name, label, output, _activation_of(model))
         if remedy:
             return EdlError(
                 ErrorCode.SHAPE_MISMATCH,
@@ -47,9 +48,67 @@ def find_metric_misfit(metrics: MetricDefinitions, labels: Any, outputs: Any) ->
     return None
 
 
-def _remedy(name: str, has_numbers: bool, has_one_hot: bool) -> str:
+def warn_of_logits(
+    metrics: MetricDefinitions, model: keras.Model, labels: Any, outputs: Any
+) -> tuple[str, ...]:
+    """Return warnings of metrics that take probabilities, and get logits of two classes.
+
+    The arguments are those of ``find_metric_misfit``.
+    """
+    shapes = _shapes_of(labels, outputs)
+    if shapes is None or shapes[1] != (1,) or _activation_of(model) != "linear":
+        return ()
+    if labels.dtype == tf.string or not set(np.unique(labels)) <= {0, 1}:
+        return ()
+    better: dict[str, str] = {}
+    for each in _list_metrics(metrics):
+        better.setdefault(_for_logits(each), _name_of(each))  # a name, or the metric made of it
+    return tuple(
+        f"{metrics.place}: the metric {name} takes probabilities, and the last layer has no "
+        f"activation: use {call}"
+        for call, name in better.items()
+        if call
+    )
+
+
+def _for_logits(metric: Any) -> str:
+    """Return the call that makes a metric for logits; empty if it is one, or takes them."""
+    plain = _plain(_name_of(metric))
+    settings = {} if isinstance(metric, str) else metric.get_config()
+    if plain == "auc" and not settings.get("from_logits"):
+        return "keras.metrics.AUC(from_logits=True)"
+    if plain in ("accuracy", "acc", "binaryaccuracy") and settings.get("threshold", 0.5) == 0.5:
+        return "keras.metrics.BinaryAccuracy(threshold=0.0)"
+    if plain in ("precision", "recall") and settings.get("thresholds") is None:
+        return f"keras.metrics.{plain.title()}(thresholds=0.0)"
+    return ""
+
+
+def _shapes_of(labels: Any, outputs: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
+    """Return the shapes of the label and the output of an example; None if there are several."""
+    wanted, shape = getattr(labels, "shape", None), getattr(outputs, "shape", None)
+    if shape is None or wanted is None or not shape.rank or not wanted.rank:
+        return None
+    return tuple(wanted[1:]), tuple(shape[1:])
+
+
+def _activation_of(model: keras.Model) -> str:
+    """Return the activation of a model's only output; empty if it is not known."""
+    found = output_activations(model)
+    return found[0] if len(found) == 1 else ""
+
+
+def _remedy(name: str, label: tuple[Any, ...], output: tuple[Any, ...], activation: str) -> str:
     """Return the remedy for a metric that does not fit; empty if it fits."""
-    plain = name.replace("_", "").lower()
+    if name == "Accuracy" and activation in ("sigmoid", "softmax", "linear"):
+        return (
+            "Accuracy counts outputs that equal their label, which numbers like 0.7 never do: use "
+            '"accuracy", which chooses the accuracy for labels and outputs.'
+        )
+    if not output or (output[-1] or 0) < 2:
+        return ""
+    has_numbers, has_one_hot = label in (output[:-1], (*output[:-1], 1)), label == output
+    plain = _plain(name)
     if plain in _OF_NUMBERS and has_one_hot:
         return 'Use "accuracy" or CategoricalAccuracy: the labels have one number per class.'
     if plain in _OF_ONE_HOT and has_numbers:
@@ -62,12 +121,20 @@ def _remedy(name: str, has_numbers: bool, has_one_hot: bool) -> str:
     return ""
 
 
-def _names_of(metrics: MetricDefinitions) -> list[str]:
-    """Return the names of the metrics of Keras in a model file, of their classes or as texts."""
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _name_of(metric: Any) -> str:
+    return metric if isinstance(metric, str) else type(metric).__name__
+
+
+def _list_metrics(metrics: MetricDefinitions) -> list[Any]:
+    """Return the metrics of Keras in a model file, as objects or by their names."""
     listed = metrics.for_compile.get("metrics")
     given = [] if isinstance(listed, Mapping) else tf.nest.flatten(listed or [])
     return [
-        each if isinstance(each, str) else type(each).__name__
+        each
         for each in (*given, *metrics.keras_metrics.values())
         if isinstance(each, str)
         or (isinstance(each, keras.metrics.Metric) and type(each).__module__.startswith("keras."))

@@ -27,9 +27,11 @@ from edl_worker.engines.tensorflow.model.dry_run import DryRun
 from edl_worker.engines.tensorflow.model.label_check import LabelCheck, make_label_check
 from edl_worker.engines.tensorflow.model.metrics import EvaluationMetrics, MetricComputation
 from edl_worker.engines.tensorflow.model.monitors import find_fixed_rates, resolve_monitors
+from edl_worker.engines.tensorflow.model.trial_sample import TrialSample
 from edl_worker.model_file.errors import ContractErrors, type_with_article
 from edl_worker.model_file.forms.model_definition import FormName
 from edl_worker.model_file.input_pipeline import MinibatchRequest
+from edl_worker.model_file.known_errors import call_of_loss
 from edl_worker.model_file.zoo import compatibility
 from elasticdl.python.common.constants import Mode
 
@@ -330,7 +332,7 @@ class ModelFile:
                 self._label_check = make_label_check(self._loss, self.model, batch.labels, outputs)
                 if self._description.optimizer is not None:
                     dry_run.trace_step(batch)
-            sample = dry_run.sample(batch, outputs)
+            sample = TrialSample.take(batch, outputs)
             self.reduction = self._loss.declared_reduction or dry_run.find_reduction(sample)
             dry_run.check_loss_pairs(sample)
             dry_run.try_metrics(self._metrics, sample)
@@ -373,9 +375,12 @@ class ModelFile:
             kind = (
                 type_with_article(value) if tensor is None else f"a tensor of {tensor.dtype.name}"
             )
+            made = value if isinstance(value, type) else type(value)
             raise self._description.contract_error(
                 f"{self._loss.signature} returned {kind}, not a floating tensor",
-                "Return a scalar, or one value per sample: tf.reduce_mean(...).",
+                call_of_loss(made.__name__)
+                if issubclass(made, keras.losses.Loss)
+                else "Return a scalar, or one value per sample: tf.reduce_mean(...).",
                 self._loss.place,
             )
         return tensor if tensor.shape.rank == 0 else tf.reduce_mean(tensor)

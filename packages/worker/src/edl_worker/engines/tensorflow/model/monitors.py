@@ -88,8 +88,9 @@ def resolve_monitors(
             choice = sorted({*_EPOCH_VALUES, *(f"val_{source}" for source in sources)})
             what = f"{kind} monitors {monitored!r}, which no epoch reports"
             remedy = f"{did_you_mean(monitored, choice) or ''} Monitor one of ".lstrip()
+            if not sources and monitored.startswith("val_"):
+                remedy = "Give the job --validation-data, or monitor one of "
             remedy += f"{', '.join(choice)}."
-            remedy += "" if sources else " Others need --validation-data."
             errors.append(EdlError(ErrorCode.MODEL_CONTRACT, what, where=place, remedy=remedy))
         elif getattr(each, "mode", None) == "auto" and each.monitor_op is None:
             direction = _direction(name, sources.get(name))

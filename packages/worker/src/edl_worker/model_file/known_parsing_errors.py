@@ -1,0 +1,137 @@
+"""Remedies for what people often get wrong when they make tensors of records."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from edl_worker.model_file.explanation import Explanation
+
+_DENSE = (
+    "A tf.io.VarLenFeature gives a sparse tensor: describe the feature with tf.io.FixedLenFeature, "
+    "or use tf.sparse.to_dense(x)."
+)
+_DECODE = (
+    "Decode the value first: the bytes of an image with tf.io.decode_png(x, channels=3) or "
+    "decode_jpeg, a number written as text with tf.strings.to_number(x)."
+)
+_TYPES = {"float": "tf.float32", "int64": "tf.int64", "string": "tf.string"}
+"""The dtype of each kind of values that a tf.Example has."""
+
+# Pattern of a message, a clearer message (empty: the exception's), and the remedy; {0} is the
+# first group of the pattern.
+_KNOWN: tuple[tuple[str, str, str], ...] = (
+    (
+        r"'record_defaults'.*NOT CONVERTIBLE TO TENSOR",
+        "record_defaults has types",
+        'Give a value of the type for each column: [0.0] for fractions, [0] for integers, [""] for '
+        "texts. tf.constant([], tf.float32) refuses empty cells.",
+    ),
+    (
+        r"tf\.string !=|!= tf\.string|has type string that does not match",
+        "a value is text or bytes where a number is needed",
+        _DECODE,
+    ),
+    (
+        r"must have the same dtype, got (tf\.\w+) != (tf\.\w+)",
+        "",
+        "Give both one type, for example tf.cast(x, {1}).",
+    ),
+    (
+        r"values to unpack \(expected (\d+)",
+        "",
+        "Write as many names before the = as there are values after it. tf.io.decode_csv gives one "
+        "value for each entry of record_defaults, which has one entry for each column.",
+    ),
+    (
+        r"Expect (\d+) fields but have (\d+) in record",
+        "",
+        "Give tf.io.decode_csv one entry of record_defaults for each column. The rows have {1} and "
+        "not {0} with this delimiter (field_delim); edl data inspect FILE shows them.",
+    ),
+    (
+        r"Field (\d+) in record \d+ is not a valid (\w+): (.*)",
+        "",
+        "Give column {0} (the first is 0) a default of another type than {1} in record_defaults, "
+        'such as 0.0 for fractions or "" for texts, or correct the row; edl data inspect --check '
+        "FILE finds such rows.",
+    ),
+    (
+        r"Field (\d+) is required but missing",
+        "",
+        "Give column {0} (the first is 0) a value for empty cells in record_defaults, such as "
+        "[0.0], or fill the cell.",
+    ),
+    (
+        r"Feature: (\w+) .*could not be found",
+        "",
+        "The record has no feature {0}: edl data inspect FILE shows the names that it has. Rows of "
+        "CSV are read with tf.io.decode_csv instead.",
+    ),
+    (
+        r"Key: (\S+)\.\s+Can't parse serialized Example",
+        "the feature {0} has another number of values than the shape of its FixedLenFeature",
+        "Give tf.io.FixedLenFeature the shape that {0} has in the records; edl data inspect FILE "
+        "shows it.",
+    ),
+    (
+        r"Could not parse example input",
+        "the record is no tf.Example",
+        "Decode it as it was written: tf.io.decode_raw(record, tf.float32) for the bytes of an "
+        "array, tf.io.decode_csv for a row of CSV; tf.io.parse_single_example reads only what "
+        "tf.train.Example(...).SerializeToString() has written. edl data inspect FILE shows more.",
+    ),
+    (
+        r"Table not initialized",
+        "a lookup layer has no vocabulary",
+        "Give each StringLookup, IntegerLookup and TextVectorization its vocabulary when the file "
+        "is loaded: vocabulary=[...], or layer.adapt(texts) at module level.",
+    ),
+)
+
+
+def explain_parsing(error: BaseException, message: str, line: str) -> Explanation | None:
+    """Return what an exception means, if it is a known one of a function that parses records.
+
+    Args:
+        message: of the exception, as users see it.
+        line: of the model file that raised it.
+    """
+    if isinstance(error, UnicodeDecodeError):
+        # TensorFlow's message has a part of the record, and so may not be a text at all.
+        message = error.object.decode(errors="replace")
+    for pattern, clearer, remedy in _KNOWN:
+        if (match := re.search(pattern, message)) is not None:
+            groups = match.groups()
+            return Explanation(remedy.format(*groups), message=clearer.format(*groups))
+    if (kinds := re.search(r"Key: (\S+)\.\s+Data types don't match\. .*?: (\w+)", message)) is None:
+        return _explain_sparse(message, line)
+    feature, kind = kinds.groups()
+    return Explanation(
+        f"Describe it as tf.io.FixedLenFeature(shape, {_TYPES.get(kind, kind)}), and cast the "
+        "values afterwards; edl data inspect FILE shows all types.",
+        message=f"the feature {feature} has values of the type {kind}",
+    )
+
+
+def _explain_sparse(message: str, line: str) -> Explanation | None:
+    if re.search(r"NOT CONVERTIBLE TO TENSOR|SparseTensor\(", message):
+        return Explanation(_DENSE, message=_name_sparse(message, line))
+    return None
+
+
+def _name_sparse(message: str, line: str) -> str:
+    """Return which value of a list is sparse; empty if that cannot be told."""
+    match = re.search(r"have types \[(.*?)\] that", message)
+    types = match.group(1).split(", ") if match else []
+    at = next((at for at, each in enumerate(types) if "NOT CONVERTIBLE" in each), None)
+    if at is None:
+        return ""
+    try:
+        calls = [each for each in ast.walk(ast.parse(line)) if isinstance(each, ast.Call)]
+    except SyntaxError:  # a part of a longer expression
+        calls = []
+    given = [each for call in calls for each in call.args]
+    lists = [each.elts for each in given if isinstance(each, ast.List | ast.Tuple)]
+    written = next((ast.unparse(each[at]) for each in lists if len(each) == len(types)), "")
+    return f"{written or f'value {at + 1} of {len(types)}'} is a sparse tensor"
