@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 from edl.core.image_build import service_of
@@ -268,28 +266,6 @@ def test_an_unknown_option_has_a_suggestion() -> None:
     problem = make_and_return_problem(Verb.TRAIN, {**TRAIN, "num_worker": 3})
     assert "--num-worker" in problem.what
     assert problem.remedy == "Did you mean --num-workers?"
-
-
-def test_a_model_in_memory_is_no_option() -> None:
-    problem = make_and_return_problem(Verb.TRAIN, {**TRAIN, "model": object()})
-    assert "--model-zoo and the file" in problem.remedy
-
-
-class Table:
-    """A table that yields the names of its columns, as pandas' does."""
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(["a", "b"])
-
-    def to_csv(self, path: str) -> None:
-        """Write the table."""
-
-
-@pytest.mark.parametrize("data", [(np.zeros((3, 2)), np.zeros(3)), np.zeros((3, 2)), Table()])
-def test_data_in_memory_must_be_written_to_a_file(data: object) -> None:
-    problem = make_and_return_problem(Verb.TRAIN, {**TRAIN, "data": data})
-    assert "write values into a file" in problem.what
-    assert "recordio.Writer(FILE)" in problem.what
 
 
 def test_a_made_name_is_used_only_when_none_was_given() -> None:

@@ -80,5 +80,5 @@ class NoHeader(DamagedFile):
         super().__init__(uri, None, 0, reason)
         self.remedy = remedy
 
-    def __reduce__(self) -> tuple[type[NoHeader], tuple[str, str, str]]:  # type: ignore[override]
+    def __reduce__(self) -> tuple[type[NoHeader], tuple[str, str, str]]:  # type: ignore[override]  # of other arguments
         return type(self), (self.uri, self.reason, self.remedy)
