@@ -69,11 +69,11 @@ class DryRun:
                 outputs = traced.structured_outputs
                 break
             except EdlError as error:
-                raise self._swapped(batch) or error from error
+                raise self._order_error(batch) or error from error
             except Exception as error:
                 failures.append(error)
         else:
-            raise self._swapped(batch) or self._error(
+            raise self._order_error(batch) or self._error(
                 failures[0],
                 f"the model {self._description.model.name} raised when called with a minibatch",
             ) from failures[0]
@@ -84,7 +84,7 @@ class DryRun:
             )
         return outputs
 
-    def _swapped(self, batch: Batch) -> EdlError | None:
+    def _order_error(self, batch: Batch) -> EdlError | None:
         """Return the error for labels that the model takes, where it does not take the features."""
 
         def call(labels: Any) -> None:
