@@ -137,3 +137,17 @@ def test_a_mistake_has_a_place_and_a_remedy(
 def test_the_model_file_without_a_mistake(tmp_path: Path, zoo: ZooFolder) -> None:
     text = "import keras\nfrom keras import layers\n" + "\n".join(BASE.values())
     assert not load(zoo, write_rows(tmp_path / "data.recordio"), text).engine.summarize().warnings
+
+
+def test_metrics_of_probabilities_that_get_logits(tmp_path: Path, zoo: ZooFolder) -> None:
+    binary = {
+        "parse": PARSE.replace('tf.cast(r["x"][0] * 3, tf.int64)', "0.0"),
+        "model": MODEL.replace("Dense(3)", "Dense(1)"),
+        "loss": "loss = keras.losses.BinaryCrossentropy(from_logits=True)\n",
+        "more": "metrics = ['accuracy', keras.metrics.AUC()]",
+    }
+    text = "import keras\nfrom keras import layers\n" + "\n".join({**BASE, **binary}.values())
+    loaded = load(zoo, write_rows(tmp_path / "data.recordio"), text)
+    first, second = loaded.engine.summarize().warnings
+    assert "the metric accuracy takes probabilities" in first
+    assert second.endswith("use keras.metrics.AUC(from_logits=True)")

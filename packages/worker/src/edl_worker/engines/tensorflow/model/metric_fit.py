@@ -136,6 +136,10 @@ def _list_metrics(metrics: MetricDefinitions) -> list[Any]:
     return [
         each
         for each in (*given, *metrics.keras_metrics.values())
-        if isinstance(each, str)
-        or (isinstance(each, keras.metrics.Metric) and type(each).__module__.startswith("keras."))
+        if isinstance(each, str) or (isinstance(each, keras.metrics.Metric) and _is_of_keras(each))
     ]
+
+
+def _is_of_keras(metric: keras.metrics.Metric) -> bool:
+    """Whether a metric is one that Keras documents: neither the file's own nor a container."""
+    return getattr(keras.metrics, type(metric).__name__, None) is type(metric)
