@@ -57,6 +57,7 @@ from edl_worker.model_file.known_errors import did_you_mean, explain
         ("Op has type string that does not match type float32", "tf.strings.to_number"),
         ("Field 1 is required but missing in record 0!", "Give column 1"),
         ("Could not parse example input, value: 'a'", "tf.io.decode_raw"),
+        ("'SymbolicTensor' object has no attribute 'split'", "tf.io.decode_csv"),
         ("Table not initialized.", "layer.adapt(texts)"),
         ("'record_defaults' of 'DecodeCSV' Op have types [<NOT CONVERTIBLE TO TENSOR>]", "[0.0]"),
         (

@@ -265,14 +265,15 @@ def call_of_loss(kind: str) -> str:
 def _find_attribute(error: BaseException, message: str) -> str | None:
     """Return a suggestion for a name that a module or an object does not have."""
     owner = getattr(error, "obj", None)
+    # AutoGraph raises the exception anew, without its object.
+    if match := re.search(r"(?:Symbolic|Eager)Tensor'? object has no attribute '(\w+)'", message):
+        return _of_tensors(match.group(1))
     if not isinstance(error, AttributeError) or owner is None or not error.name:
         return None
     if replacement := replacement_of(getattr(owner, "__name__", ""), error.name):
         return replacement
     if _is_unfinished(owner, error.name):
         return _INIT_FIRST
-    if type(owner).__name__ in ("SymbolicTensor", "EagerTensor"):
-        return _of_tensors(error.name)
     return did_you_mean(error.name, [name for name in dir(owner) if not name.startswith("_")])
 
 
