@@ -151,3 +151,29 @@ def test_metrics_of_probabilities_that_get_logits(tmp_path: Path, zoo: ZooFolder
     first, second = loaded.engine.summarize().warnings
     assert "the metric accuracy takes probabilities" in first
     assert second.endswith("use keras.metrics.AUC(from_logits=True)")
+
+
+def test_an_argument_that_keras_ignores(tmp_path: Path, zoo: ZooFolder) -> None:
+    optimizer = "optimizer = keras.optimizers.SGD(0.1, decay=1e-6)\n"
+    text = "import keras\nfrom keras import layers\n"
+    text += "\n".join({**BASE, "optimizer": optimizer}.values())
+    loaded = load(zoo, write_rows(tmp_path / "data.recordio"), text)
+    (warning,) = loaded.engine.summarize().warnings
+    place, _, what = warning.partition(": ")
+    lines = (tmp_path / "mine.py").read_text().splitlines()
+    assert "decay" in lines[int(place.rpartition(":")[2]) - 1]
+    assert what == "Argument `decay` is no longer supported and will be ignored."
+
+
+def test_features_that_a_subclassed_model_does_not_take(tmp_path: Path, zoo: ZooFolder) -> None:
+    wrong = {
+        "parse": PARSE.replace(
+            'return r["x"], tf.cast(r["x"][0] * 3, tf.int64)',
+            "return (r['x'], r['x']), [0.0]",
+        ),
+        "model": NET + "model = Net()\n",
+    }
+    text = "import keras\nfrom keras import layers\n" + "\n".join({**BASE, **wrong}.values())
+    with pytest.raises(EdlError) as caught:
+        load(zoo, write_rows(tmp_path / "data.recordio"), text)
+    assert "takes what the input function yields as labels" not in caught.value.what

@@ -92,7 +92,9 @@ class DryRun:
                 lambda features: self._call(features, True), autograph=False
             ).get_concrete_function(_specs(labels))
 
-        if batch.labels is None or not _succeeds(call, batch.labels):
+        # Other models than functional ones take almost anything, and would be built of it.
+        is_functional = bool(getattr(self._description.model, "inputs", None))
+        if batch.labels is None or not is_functional or not _succeeds(call, batch.labels):
             return None
         return EdlError(
             ErrorCode.SHAPE_MISMATCH,

@@ -45,6 +45,7 @@ from edl_worker.engines.tensorflow.model.custom_steps import (
 )
 from edl_worker.engines.tensorflow.model.description import ModelFileDescription
 from edl_worker.engines.tensorflow.model.feature_mapping import FeatureMapper
+from edl_worker.engines.tensorflow.model.ignored_arguments import note_ignored_arguments
 from edl_worker.engines.tensorflow.model.layer_checks import check_layers, warn_of_keras_2
 from edl_worker.engines.tensorflow.model.layer_states import LayerStates, note_states
 from edl_worker.engines.tensorflow.model.model_file import ModelFile
@@ -127,8 +128,8 @@ def load_model_file(
     Raises:
         ContractErrors: all errors that were found.
     """
-    return ModelFile(
-        describe_model_file(
+    with note_ignored_arguments() as ignored:
+        described = describe_model_file(
             reference,
             context=context,
             purpose=purpose,
@@ -136,7 +137,7 @@ def load_model_file(
             saved=saved,
             replicated=replicated,
         )
-    )
+    return ModelFile(replace(described, warnings=(*ignored, *described.warnings)))
 
 
 def describe_model_file(
