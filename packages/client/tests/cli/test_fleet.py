@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,10 @@ def refusal_code(url: str) -> int:
 
 def viewers(parent: int) -> list[int]:
     """The living processes that serve pages of jobs that are over."""
-    listed = [file.read_text() for file in Path(f"/proc/{parent}/task").glob("*/children")]
-    children = [int(pid) for pid in " ".join(listed).split()]
+    children: list[int] = []
+    for file in Path(f"/proc/{parent}/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
+            children += map(int, file.read_text().split())
     return [pid for pid in children if b"--view" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
