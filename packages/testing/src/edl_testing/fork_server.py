@@ -127,8 +127,11 @@ def find_fork(pid: int) -> int:
 
     A test needs it to freeze a process, or to look at its sockets.
     """
-    with contextlib.suppress(OSError):  # it is gone, or has closed the descriptor meanwhile
-        for descriptor in Path(f"/proc/{pid}/fdinfo").iterdir():
+    descriptors: list[Path] = []
+    with contextlib.suppress(OSError):  # it is gone
+        descriptors = list(Path(f"/proc/{pid}/fdinfo").iterdir())
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):  # it was closed meanwhile
             if found := re.search(r"^Pid:\s*([1-9]\d*)$", descriptor.read_text(), re.M):
                 return int(found[1])
     return pid
