@@ -47,7 +47,7 @@ def test_a_worker_reports_the_stacks_of_its_threads_when_asked(
     master = start_master(job, [two_tasks(points)])
     master.on_push = hold_at(3)
     start_process(master.address)
-    master.wait_for(lambda: computing(master), "work")
+    master.wait_for(lambda: len(master.received.pushes) > 3, "work")
     master.send_stacks = True
     master.wait_for(lambda: any(beat.stacks for beat in master.received.heartbeats), "stacks")
     (told, *_) = (beat.stacks for beat in master.received.heartbeats if beat.stacks)
