@@ -19,6 +19,12 @@ pytest.register_assert_rewrite(
 )
 
 
+@pytest.fixture(autouse=True)
+def new_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test starts masters that follow none: a master inside of a test may have left its count."""
+    monkeypatch.delenv("EDL_MASTER_RESTARTS", raising=False)
+
+
 @pytest.fixture(scope="session")
 def forking_python() -> Iterator[str]:
     """An interpreter that runs masters as forks of a process that has imported theirs."""
