@@ -36,8 +36,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 nox.options.default_venv_backend = "uv"
 nox.options.reuse_venv = "yes"
 nox.options.stop_on_first_error = False
-# Tests also wait: for processes to start, for silence to be noticed. One more than there are cores.
 CORES = min(4, os.cpu_count() or 1)
+# Tests also wait: for processes to start, for silence to be noticed. One more than there are cores.
 PROCESSES = CORES + 1
 LONG = frozenset(("builder", "client", "master", "recordio", "sql", "worker"))
 """The packages whose tests run in several processes. With those of the others, much of a process is

@@ -65,7 +65,7 @@ class DamagedFile(RecordError):
         self.reason = reason
         self.unit = unit
 
-    def __reduce__(self) -> tuple[type[DamagedFile], tuple[str, int | None, int, str, str]]:
+    def __reduce__(self) -> tuple[type[DamagedFile], tuple[object, ...]]:
         return type(self), (self.uri, self.chunk, self.offset, self.reason, self.unit)
 
 
@@ -80,5 +80,5 @@ class NoHeader(DamagedFile):
         super().__init__(uri, None, 0, reason)
         self.remedy = remedy
 
-    def __reduce__(self) -> tuple[type[NoHeader], tuple[str, str, str]]:  # type: ignore[override]  # of other arguments
+    def __reduce__(self) -> tuple[type[NoHeader], tuple[object, ...]]:
         return type(self), (self.uri, self.reason, self.remedy)

@@ -9,9 +9,10 @@ from conftest import ZOO, Master, Start, training
 from example_data import example
 
 import recordio
-from edl_proto.errors import ErrorCode
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2, parameters_pb2
 from edl_worker.core import exit_codes
+from edl_worker.tasks.task_errors import is_permanent
 
 
 def test_a_loss_that_is_not_finite_fails_the_task_for_good(
@@ -137,6 +138,12 @@ def test_a_slip_of_the_model_file_fails_the_task_at_once(
     assert failed.permanent
     assert failed.error.code == ErrorCode.USER_CODE
     assert "KeyError: 'x'" in failed.error.what
+
+
+def test_an_error_that_was_raised_from_itself_may_be_met_by_this_attempt_only() -> None:
+    error = EdlError(ErrorCode.USER_CODE, "the input function raised OSError")
+    error.__cause__ = error
+    assert not is_permanent(error)
 
 
 def test_a_lack_of_memory_is_an_error_of_the_machine(

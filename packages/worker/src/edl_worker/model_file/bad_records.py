@@ -117,10 +117,9 @@ def _name_record(
         return None
     kind = "row" if record.of.order.columns else "record"
     shown = _show_record(record.content, is_row=kind == "row")
-    keeps_remedy = not is_alone or error.code == ErrorCode.DATA_DAMAGED
-    joint = ", read by "
-    if isinstance(error, LabelError):
-        keeps_remedy, joint = True, " and "
+    is_label = isinstance(error, LabelError)
+    keeps_remedy = is_label or not is_alone or error.code == ErrorCode.DATA_DAMAGED
+    joint = " and " if is_label else ", read by "
     return BadRecordError(
         error.code,
         f"{error.what}; {'' if is_alone else 'such as '}the {kind} {shown} at {place}",

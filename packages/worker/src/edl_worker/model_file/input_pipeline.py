@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,7 +40,7 @@ class InputPipeline(Protocol):
         """The file, line and name of the input function."""
         ...
 
-    def batches(self, request: MinibatchRequest) -> Iterator[Batch]:
+    def batches(self, request: MinibatchRequest) -> Generator[Batch, None, None]:
         """Return the minibatches, the same ones for the same records and seed.
 
         Raises:

@@ -64,7 +64,10 @@ def is_permanent(error: EdlError) -> bool:
 
 
 def _root_cause(error: BaseException) -> BaseException:
-    return error if error.__cause__ is None else _root_cause(error.__cause__)
+    # An error that was raised from itself is its own cause.
+    while error.__cause__ is not None and error.__cause__ is not error:
+        error = error.__cause__
+    return error
 
 
 def place(lease: Lease, minibatch: int | None = None) -> str:

@@ -69,7 +69,9 @@ class DryRun:
                 outputs = traced.structured_outputs
                 break
             except EdlError as error:
-                raise self._order_error(batch) or error from error
+                if (swapped := self._order_error(batch)) is not None:
+                    raise swapped from error
+                raise
             except Exception as error:
                 failures.append(error)
         else:

@@ -6,7 +6,7 @@ a text of TensorFlow, or train the model wrongly without a word.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +27,7 @@ class LabelCheck:
 
     Attributes:
         loss: a loss of the model file.
+        model: tells which activations its outputs have.
         outputs: of the model, as specifications.
         ranges: the lowest and the highest label so far, of each output.
     """
@@ -36,13 +37,13 @@ class LabelCheck:
     outputs: Any
     ranges: list[tuple[float, float]]
 
-    def check(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+    def check(self, batches: Generator[Batch, None, None]) -> Generator[Batch, None, None]:
         """Yield minibatches whose labels fit; what yields them is closed in the end.
 
         Raises:
             LabelError: from ``next``: a label is out of the range that the loss takes.
         """
-        with closing(batches):  # type: ignore[type-var]  # it is a generator
+        with closing(batches):
             for batch in batches:
                 self._check(batch)
                 yield batch

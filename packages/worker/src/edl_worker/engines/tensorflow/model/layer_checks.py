@@ -16,7 +16,7 @@ from edl_worker.model_file.errors import type_with_article
 
 
 def check_layers(model: keras.Model, states: LayerStates, place: str) -> None:
-    """Check that logs can show the names of all layers, and that all are of Keras 3.
+    """Check that logs can show the names of all layers, and that Keras 2 and 3 are not mixed.
 
     Raises:
         EdlError: MODEL_CONTRACT.

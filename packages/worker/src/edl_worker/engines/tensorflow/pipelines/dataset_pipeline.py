@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,7 +100,7 @@ class DatasetPipeline:
         """The file, line and name of the input function."""
         return self._function.definition.place
 
-    def batches(self, request: MinibatchRequest) -> Iterator[Batch]:
+    def batches(self, request: MinibatchRequest) -> Generator[Batch, None, None]:
         """Yield the minibatches of a task; see ``InputPipeline``."""
         with self._source() as source:
             source.begin(request.blocks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ class RecordsPipeline:
         """The file, line and name of the input function."""
         return self._function.definition.place
 
-    def batches(self, request: MinibatchRequest) -> Iterator[Batch]:
+    def batches(self, request: MinibatchRequest) -> Generator[Batch, None, None]:
         """Return the minibatches of a task; see ``InputPipeline``."""
         return _prefetch(lambda: self._batches(request))
 
@@ -267,7 +267,7 @@ class _Failure:
 _END = object()
 
 
-def _prefetch(make: Callable[[], Iterator[Batch]]) -> Iterator[Batch]:
+def _prefetch(make: Callable[[], Iterator[Batch]]) -> Generator[Batch, None, None]:
     """Run an iterator in a thread, at most ``_PREFETCH_SIZE`` elements ahead.
 
     The thread ends with the iterator, also if the iterator is closed before its end.
