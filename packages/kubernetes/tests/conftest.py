@@ -5,4 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
+from edl_kubernetes.master import job_record
+
 sys.path.append(str(Path(__file__).parents[2] / "master" / "tests"))
+
+
+@pytest.fixture(autouse=True)
+def one_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let records be written once: their threads outlive a test, and would log in another."""
+    monkeypatch.setattr(job_record, "_EVERY_S", 3600.0)
