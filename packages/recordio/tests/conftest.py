@@ -9,15 +9,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import fsspec
+import pyarrow
 import pytest
 from hypothesis import settings
+from pyarrow import parquet
 
 import recordio
+from recordio import example
 
 # More than usual: pytest --hypothesis-profile thorough
 settings.register_profile("usual", deadline=None)
 settings.register_profile("thorough", deadline=None, max_examples=2_000)
 settings.load_profile("usual")
+
+
+def rows(number: int) -> list[bytes]:
+    """Records that every format can hold: lines of CSV, one of them over two lines."""
+    return [
+        b'%d,"two\nlines, ""quoted"""' % i if i % 10 == 3 else b"%d,%s" % (i, b"x" * (i % 60))
+        for i in range(number)
+    ]
 
 
 @dataclass(frozen=True)
@@ -28,12 +39,14 @@ class Kind:
         name: of the files, after a stem.
         write: stores records at a path.
         checked: whether a checksum guards the records.
+        rows: makes records that the format can hold.
     """
 
     name: str
     format: str
     write: Callable[[str, list[bytes]], None]
     checked: bool = True
+    rows: Callable[[int], list[bytes]] = rows
 
     def __str__(self) -> str:
         return self.name
@@ -59,6 +72,19 @@ def _csv(path: str, records: list[bytes]) -> None:
     Path(path).write_bytes(gzip.compress(content) if path.endswith(".gz") else content)
 
 
+def _parquet(group_rows: int) -> Callable[[str, list[bytes]], None]:
+    def write(path: str, records: list[bytes]) -> None:
+        column = [example.decode(record)["line"][0] for record in records]
+        table = pyarrow.table({"line": pyarrow.array(column, pyarrow.binary())})
+        parquet.write_table(table, path, row_group_size=group_rows, write_page_checksum=True)
+
+    return write
+
+
+def _examples(number: int) -> list[bytes]:
+    return [example.encode({"line": row}) for row in rows(number)]
+
+
 KINDS = [
     Kind("none.recordio", "recordio", _recordio("none", chunk_bytes=5_000)),
     Kind("snappy.recordio", "recordio", _recordio("snappy", chunk_bytes=5_000)),
@@ -69,15 +95,9 @@ KINDS = [
     Kind("packed.tfrecords.gz", "tfrecord", _tfrecord),
     Kind("plain.csv", "csv", _csv, checked=False),
     Kind("packed.csv.gz", "csv", _csv, checked=False),
+    Kind("groups.parquet", "parquet", _parquet(1000), rows=_examples),
+    Kind("one-group.pq", "parquet", _parquet(1 << 20), rows=_examples),
 ]
-
-
-def rows(number: int) -> list[bytes]:
-    """Records that every format can hold: lines of CSV, one of them over two lines."""
-    return [
-        b'%d,"two\nlines, ""quoted"""' % i if i % 10 == 3 else b"%d,%s" % (i, b"x" * (i % 60))
-        for i in range(number)
-    ]
 
 
 @pytest.fixture(params=KINDS, ids=str)

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import Kind, rows
+from conftest import Kind
 
 import recordio
 from recordio.storage.pins import Pin
@@ -17,8 +17,8 @@ NUMBER = 5_000
 
 
 @pytest.fixture
-def records() -> list[bytes]:
-    return rows(NUMBER)
+def records(kind: Kind) -> list[bytes]:
+    return kind.rows(NUMBER)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from conftest import KINDS, Kind
+from conftest import KINDS, Kind, rows
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +24,7 @@ records_of = st.lists(
     ),
     max_size=30,
 )
-BINARY = [kind for kind in KINDS if kind.checked]
+BINARY = [kind for kind in KINDS if kind.checked and kind.rows is rows]
 relaxed = settings(
     max_examples=settings.default.max_examples // 2,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

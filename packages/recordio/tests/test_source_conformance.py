@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import pickle
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import fsspec
 import pytest
-from conftest import Kind, rows
+from conftest import Kind
 
 import recordio
 
@@ -17,8 +18,8 @@ NUMBER = 5_000
 
 
 @pytest.fixture
-def records() -> list[bytes]:
-    return rows(NUMBER)
+def records(kind: Kind) -> list[bytes]:
+    return kind.rows(NUMBER)
 
 
 @pytest.fixture
@@ -131,7 +132,10 @@ def test_a_file_in_a_store(kind: Kind, path: str, records: list[bytes], store: s
     with fsspec.open(uri, "wb") as there, open(path, "rb") as here:
         there.write(here.read())
     source = recordio.open_source(uri)
-    assert source.index() == recordio.open_source(path).index()
+    index = recordio.open_source(path).index()
+    if kind.format == "parquet":  # an object has a version: no pages are read for a checksum
+        index = replace(index, checksum=source.index().checksum)
+    assert source.index() == index
     assert list(source.read(2_000, 3_000)) == records[2_000:3_000]
     assert list(source.read(0, NUMBER)) == records
 
@@ -160,7 +164,8 @@ def test_a_cut_file_gives_true_records_and_then_an_error(
         assert f"{path}: " in str(error)
         assert "offset" in str(error)
     assert found == records[: len(found)]
-    assert found or "one-chunk" in kind.name
+    # The last bytes of a Parquet file say where all others are.
+    assert found or "one-chunk" in kind.name or kind.format == "parquet"
 
 
 def test_a_flipped_bit_is_found(kind: Kind, path: str, records: list[bytes]) -> None:

@@ -34,7 +34,7 @@ def elements(dataset: Any) -> list[bytes]:
 
 
 def test_any_source_feeds_a_dataset(kind: Kind, tmp_path: Path) -> None:
-    records = rows(3_000)
+    records = kind.rows(3_000)
     path = str(tmp_path / kind.name)
     kind.write(path, records)
     dataset = tfdata.dataset([path])

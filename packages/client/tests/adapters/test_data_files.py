@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,16 @@ def test_json_is_refused_with_what_to_do(tmp_path: Path, name: str, content: str
     error = check_and_return_error(tmp_path / name)
     assert "JSON" in error.what
     assert "pandas.read_json" in error.remedy
-    assert "edl data convert" in error.remedy
+    assert ".to_parquet" in error.remedy
+
+
+def test_parquet_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a.parquet"
+    file.write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(EdlError, match="needs the package pyarrow") as caught:
+        data_files.check_records([str(file)], "", "--data")
+    assert caught.value.remedy == "pip install pyarrow"
 
 
 @pytest.mark.parametrize("name", ["digits.npz", "digits.npy"])

@@ -171,7 +171,7 @@ def test_an_example_is_quoted_once() -> None:
         ("keep_page", "soon", ["soon", "90s"]),
         ("timeout", "-1", ["-1"]),
         ("shuffle", "perhaps", ["perhaps"]),
-        ("data_format", "parquet", ["parquet", "tfrecord"]),
+        ("data_format", "arrow", ["arrow", "tfrecord"]),
         ("gradient_reduction", "max", ["max", "mean, sum"]),
         ("params", "a=open('x')", ["a"]),
         ("data", "", ["empty"]),

@@ -15,7 +15,7 @@ from edl_convert.images import OTHER_IMAGES, IdxSource, ImageFolderSource, is_id
 from edl_convert.records import RecordSource
 from edl_convert.source import ConversionOptions, ExampleSource
 from edl_convert.source_files import open_bytes
-from edl_convert.tables import CsvTableSource, ParquetSource
+from edl_convert.tables import CsvTableSource, ParquetTableSource
 from edl_proto.errors import EdlError, ErrorCode
 from recordio.formats.detection import sniff
 from recordio.storage.files import is_regular, local_path
@@ -61,7 +61,7 @@ def open_source(
         case SourceFormat.CSV:
             return CsvTableSource(files, options)
         case SourceFormat.PARQUET:
-            return ParquetSource(files, options)
+            return ParquetTableSource(files, options)
         case SourceFormat.IDX:
             return IdxSource([_require_local(file) for file in files], options)
         case _:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from edl_convert.progress import show_progress
 from edl_convert.record_checks import check_records
 from edl_convert.tables import cannot_open, parquet_file
 from edl_proto.errors import EdlError, ErrorCode
+from recordio.example_rows import storable_columns
 from recordio.formats.recordfile import RecordIOSource
 
 _BLOCKS = {"parquet": "row group", "jsonl": "file"}
@@ -129,6 +131,8 @@ def _inspect_parquet(file: str, check: bool) -> FileReport:
             column.name: str(getattr(column.type, "value_type", column.type))
             for column in table.schema_arrow
         }
+        storable = storable_columns(table.schema_arrow)
+        left_out = [name for name in table.schema_arrow.names if name not in storable]
         read = sum(batch.num_rows for batch in table.iter_batches()) if check else None
     return FileReport(
         file=file,
@@ -138,9 +142,14 @@ def _inspect_parquet(file: str, check: bool) -> FileReport:
         blocks=len(groups),
         compressors=dict(packed),
         first=None if first is None else {n: _plain(v, types[n]) for n, v in first.items()},
-        first_is="nothing" if first is None else "row",
+        first_is="nothing" if first is None else _name_row(left_out),
         checked=read,
     )
+
+
+def _name_row(left_out: Sequence[str]) -> str:
+    """Return what the first record is, with the columns that jobs do not read."""
+    return f"row; jobs do not read {', '.join(left_out)}" if left_out else "row"
 
 
 def _inspect_json_lines(file: str, check: bool) -> FileReport:

@@ -19,6 +19,7 @@ from edl_convert.source import ConversionOptions
 from edl_convert.source_files import open_bytes, open_text
 from edl_proto.errors import EdlError, ErrorCode
 from recordio import example_batch
+from recordio.example_rows import as_plain
 from recordio.formats.csvfile import check_header
 
 _BATCH = 4096
@@ -179,7 +180,7 @@ def _find_undecodable(file: str) -> int:
     return 1
 
 
-class ParquetSource:
+class ParquetTableSource:
     """Parquet files. Numbers, texts, and lists of them; a null is a feature that is not there."""
 
     def __init__(self, files: Sequence[str], options: ConversionOptions) -> None:
@@ -239,11 +240,14 @@ class ParquetSource:
         return number_classes(found)
 
     def _rows(self, columns: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        import pyarrow
+
         for file in self._files:
             number = 0
             with parquet_file(file) as table:
                 for batch in table.iter_batches(batch_size=_BATCH, columns=columns):
-                    for row in batch.to_pylist():
+                    plain = zip(batch.column_names, map(as_plain, batch.columns), strict=True)
+                    for row in pyarrow.table(dict(plain)).to_pylist():
                         yield f"{file}, row {number}", row
                         number += 1
 
@@ -303,6 +307,9 @@ def _parquet_type(arrow: Any) -> ColumnType:
         (types.is_large_string, ColumnType.STRING),
         (types.is_binary, ColumnType.BYTES),
         (types.is_large_binary, ColumnType.BYTES),
+        (types.is_decimal, ColumnType.DECIMAL),
+        (types.is_date, ColumnType.DATE),
+        (types.is_timestamp, ColumnType.TIMESTAMP),
     ):
         if holds(arrow):
             return known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,6 +146,14 @@ def test_a_file_without_permission_is_reported(tmp_path: Path) -> None:
 
 def test_an_unknown_format_is_reported(tmp_path: Path) -> None:
     write(tmp_path / "a.recordio", 5)
-    assert (
-        open_and_return_error(tmp_path / "a.recordio", "parquet").code == ErrorCode.DATA_UNREADABLE
-    )
+    assert open_and_return_error(tmp_path / "a.recordio", "arrow").code == ErrorCode.DATA_UNREADABLE
+
+
+def test_parquet_without_its_package_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    error = open_and_return_error(tmp_path / "a.parquet")
+    assert error.code == ErrorCode.DATA_UNREADABLE
+    assert "pip install pyarrow" in error.remedy

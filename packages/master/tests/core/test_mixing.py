@@ -122,6 +122,8 @@ def test_tasks_in_a_row_have_neighbours_so_that_a_worker_reads_a_block_once() ->
         (2048, 100e3, 10.0, True, Mixing(48, 1)),
         (4, 900.0, 326.0, False, Mixing(1, 82)),
         (1, 900.0, 326.0, False, Mixing(1, 326)),
+        (4096, 64.0, 1e6, False, Mixing(4, 977)),  # row groups of Parquet that take 64 MB
+        (4096, 1e3, 1e6, False, Mixing(1, 244)),  # one of them takes more than may be held
     ],
 )
 def test_blocks_are_as_small_as_reading_allows(

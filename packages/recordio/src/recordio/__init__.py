@@ -1,4 +1,4 @@
-"""Files of records: RecordIO, TFRecord and CSV behind one reader port, on disks and in stores.
+"""Files of records behind one reader port: RecordIO, TFRecord, CSV, Parquet; on disks, in stores.
 
 Code that reads or writes such files, and that needs to know nothing about jobs, belongs here.
 Conversion between formats does not: that is in edl-convert.
@@ -12,6 +12,7 @@ for record in recordio.open_source("a.recordio").read(0, 10):
 from recordio.errors import (
     ChangedFile,
     DamagedFile,
+    MissingPackage,
     NoHeader,
     NoSuchData,
     RecordError,
@@ -29,6 +30,7 @@ __all__ = [
     "DamagedFile",
     "Hint",
     "Index",
+    "MissingPackage",
     "NoHeader",
     "NoSuchData",
     "RecordError",

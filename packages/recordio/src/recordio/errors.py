@@ -15,7 +15,7 @@ class UnknownFormat(RecordError):
     """
 
     def __init__(self, uri: str) -> None:
-        super().__init__(f"{uri} is neither RecordIO nor TFRecord nor CSV")
+        super().__init__(f"{uri} is neither RecordIO nor TFRecord nor CSV nor Parquet")
         self.uri = uri
 
 
@@ -25,6 +25,22 @@ class NoSuchData(RecordError):
 
 class UnreadableFile(RecordError):
     """A file that matches cannot be opened or read: permission, a directory, a lost store."""
+
+
+class MissingPackage(RecordError):
+    """Reading a format needs a package that is not installed here.
+
+    Attributes:
+        package: its name, as pip knows it.
+    """
+
+    def __init__(self, uri: str, package: str) -> None:
+        super().__init__(f"{uri}: reading it needs the package {package}, which is not installed")
+        self.uri = uri
+        self.package = package
+
+    def __reduce__(self) -> tuple[type[MissingPackage], tuple[str, str]]:
+        return type(self), (self.uri, self.package)
 
 
 class ChangedFile(UnreadableFile):
@@ -47,11 +63,11 @@ class DamagedFile(RecordError):
 
     Attributes:
         uri: the file.
-        chunk: the number of the chunk (RecordIO) or record (TFRecord, CSV), from 0; None if the
-            damage is outside of all, or the number is unknown.
+        chunk: the number of the chunk (RecordIO), record (TFRecord, CSV) or row group (Parquet),
+            from 0; None if the damage is outside of all, or the number is unknown.
         offset: where that chunk or record begins, in bytes of the plain content.
         reason: the kind of damage, for messages.
-        unit: the unit that ``chunk`` counts: ``chunk`` or ``record``.
+        unit: the unit that ``chunk`` counts: ``chunk``, ``record`` or ``row group``.
     """
 
     def __init__(

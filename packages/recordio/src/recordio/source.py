@@ -57,7 +57,7 @@ class Source(Protocol):
 
     @property
     def format(self) -> str:
-        """The name of the format: recordio, tfrecord or csv."""
+        """The name of the format: recordio, tfrecord, csv or parquet."""
 
     @property
     def columns(self) -> tuple[str, ...] | None:

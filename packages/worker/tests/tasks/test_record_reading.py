@@ -82,14 +82,6 @@ def test_a_file_that_has_changed_is_refused_also_where_its_block_is_kept(
         join(read([wanted], NO_CACHE))
 
 
-def test_only_so_many_bytes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = record_reading._RecentBlocks(3_000)
-    for number in range(9):
-        kept.add(("a", "", number, number + 1), [b"x" * 936])  # and 64 that Python needs
-        kept.get(("a", "", 0, 1))
-    assert [n for n in range(9) if kept.get(("a", "", n, n + 1))] == [0, 7, 8]
-
-
 def test_damage_elsewhere_in_a_block_is_no_fault_of_this_task(tmp_path: Path) -> None:
     file = tmp_path / "a.tfrecord"
     with recordio.TFRecordWriter(str(file)) as writer:

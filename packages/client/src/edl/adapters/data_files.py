@@ -24,7 +24,7 @@ from recordio.storage.files import is_regular
 from recordio.storage.store_errors import reason_of, remedy_of
 
 CSV = "csv"
-_CONVERTED = (".parquet", ".pq", ".tsv", "-ubyte.gz")
+_CONVERTED = (".tsv", "-ubyte.gz")
 ARRAY_SUFFIXES = (".npz", ".npy")
 _ACCESS = "Check its name, its permissions, and access to its store."
 _DISK = "The disk cannot read this file; restore it from a copy, and see the kernel log."
@@ -157,6 +157,8 @@ def record_error(error: recordio.RecordError, file: str) -> EdlError:
 
 def _remedy(error: recordio.RecordError, file: str) -> str:
     """Return what to do with an intact file that cannot be read as records."""
+    if isinstance(error, recordio.MissingPackage):
+        return f"pip install {error.package}"
     if isinstance(error, recordio.UnreadableFile):
         if scheme(file):
             return remedy_of(error)
@@ -300,8 +302,7 @@ def json_remedy(file: str) -> str:
     table = f"{os.path.splitext(file)[0]}.parquet"
     return (
         "Make a table of it first, with pandas for example: "
-        f"pandas.read_json({file!r}, lines=True).to_parquet({table!r}). "
-        f"Then convert the table: edl data convert {shlex.quote(table)} --to data"
+        f"pandas.read_json({file!r}, lines=True).to_parquet({table!r}); jobs read Parquet"
     )
 
 

@@ -217,6 +217,14 @@ def _open(uri: str, format: str, option: str) -> DataFile:
         raise EdlError(
             ErrorCode.DATA_UNREADABLE, error.reason, where=f"{error.uri}:1", remedy=error.remedy
         ) from error
+    except recordio.MissingPackage as error:
+        raise EdlError(
+            ErrorCode.DATA_UNREADABLE,
+            str(error),
+            where=f"{option} {uri}",
+            remedy=f"pip install {error.package}. For containers and pods, put it into the "
+            "requirements.txt of the model zoo.",
+        ) from error
     except recordio.DamagedFile as error:
         raise EdlError(
             ErrorCode.DATA_DAMAGED,

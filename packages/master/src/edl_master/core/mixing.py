@@ -196,6 +196,10 @@ STORED_BLOCKS_PER_TASK = 8
 
 STORED_BLOCK_BYTES = 4 << 20
 
+HELD_UNIT_BYTES = 256 << 20
+"""Of the units that the blocks of a task are in: a worker holds them while their neighbours are
+read. Few units are large, but a row group of Parquet may be, and is decoded as a whole."""
+
 
 def choose_mixing(
     records_per_task: int, record_bytes: float, unit_records: float, *, in_store: bool
@@ -211,6 +215,7 @@ def choose_mixing(
     least = STORED_BLOCKS_PER_TASK if in_store else BLOCKS_PER_TASK
     block_bytes = STORED_BLOCK_BYTES if in_store else BLOCK_BYTES
     wanted = int(records_per_task * record_bytes / block_bytes)
-    blocks = min(max(wanted, least), MAX_BLOCKS_PER_TASK, records_per_task // BLOCK_RECORDS)
+    held = int(HELD_UNIT_BYTES / max(1.0, record_bytes * unit_records))
+    blocks = min(max(wanted, least), MAX_BLOCKS_PER_TASK, records_per_task // BLOCK_RECORDS, held)
     blocks = max(1, blocks)
     return Mixing(blocks, max(1, round(unit_records * blocks / records_per_task)))

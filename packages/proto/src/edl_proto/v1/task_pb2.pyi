@@ -132,7 +132,7 @@ class RecordRange(_message.Message):
     BLOCK_STOP_RECORD_FIELD_NUMBER: _builtins.int
     uri: _builtins.str
     format: _builtins.str
-    """recordio, tfrecord, csv"""
+    """recordio, tfrecord, csv, parquet"""
     start: _builtins.int
     """first record"""
     stop: _builtins.int

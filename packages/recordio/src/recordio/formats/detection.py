@@ -5,6 +5,8 @@ from __future__ import annotations
 from recordio.errors import RecordError, UnknownFormat
 from recordio.formats.chunks import MAGIC
 from recordio.formats.csvfile import CsvSource, is_json
+from recordio.formats.parquet import MAGIC as PARQUET_MAGIC
+from recordio.formats.parquet import ParquetSource
 from recordio.formats.recordfile import RecordIOSource
 from recordio.formats.tfrecord import TFRecordSource, looks_like_tfrecord
 from recordio.source import Source
@@ -24,7 +26,7 @@ def open_source(
 
     Args:
         uri: the path or URI.
-        format: recordio, tfrecord or csv; None to detect it by name and content.
+        format: recordio, tfrecord, csv or parquet; None to detect it by name and content.
         csv_header: whether the first line of a CSV file names its columns.
         version: the version that the file must have; if empty, the source keeps to the version
             that it reads first.
@@ -41,8 +43,12 @@ def open_source(
             return TFRecordSource(uri, version, cache)
         case "csv":
             return CsvSource(uri, version, cache, header=csv_header)
+        case "parquet":
+            return ParquetSource(uri, version, cache)
         case other:
-            raise RecordError(f"{uri}: unknown format {other!r}; use recordio, tfrecord or csv")
+            raise RecordError(
+                f"{uri}: unknown format {other!r}; use recordio, tfrecord, csv or parquet"
+            )
 
 
 _SNIFF_BYTES = 4096
@@ -54,6 +60,8 @@ _BY_NAME = {
     ".tfrecord": "tfrecord",
     ".tfrecords": "tfrecord",
     ".csv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
 }
 
 
@@ -84,6 +92,8 @@ def sniff(uri: str) -> str:
         )
     if not start or start[:4] == magic:
         return "recordio"
+    if start.startswith(PARQUET_MAGIC):
+        return "parquet"
     if looks_like_tfrecord(start):
         return "tfrecord"
     if is_json(start):

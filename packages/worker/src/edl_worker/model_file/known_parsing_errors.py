@@ -65,8 +65,9 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         r"Feature: (\w+) .*could not be found",
         "",
-        "The record has no feature {0}: edl data inspect FILE shows the names that it has. Rows of "
-        "CSV are read with tf.io.decode_csv instead.",
+        "The record has no feature {0}: edl data inspect FILE shows the names that it has. If a "
+        "record may lack it, as a row of Parquet lacks a null, give its FixedLenFeature a "
+        "default_value. Rows of CSV are read with tf.io.decode_csv instead.",
     ),
     (
         r"Key: (\S+)\.\s+Can't parse serialized Example",

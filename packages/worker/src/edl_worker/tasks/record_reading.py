@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 import random
-import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
@@ -18,6 +17,7 @@ import recordio
 from edl_worker.core.batch import Blocks
 from edl_worker.core.job import DataCacheSettings
 from edl_worker.core.tasks import RecordRange
+from recordio.recently_used import RecentlyUsed
 from recordio.storage.range_cache import RangeCache
 from recordio.storage.stores import is_uri
 
@@ -75,7 +75,7 @@ def _read_within_block(part: RecordRange, cache: DataCacheSettings) -> Iterator[
         except recordio.RecordError:  # of other records than these, maybe
             yield from _read_exactly(part, part.start, part.stop, cache)
             return
-        _recent.add(key, records)
+        _recent.add(key, records, _size_of(records))
     elif not is_uri(part.uri):
         _source(part.uri, part.format, part.version, cache).check_unchanged()
     yield records[part.start - part.block_first_record : part.stop - part.block_first_record]
@@ -133,7 +133,7 @@ def shuffle(blocks: Blocks, seed: int) -> Iterator[list[bytes]]:
     nbytes = 0
     for block in blocks():
         held += block
-        nbytes += sum(map(len, block)) + _BYTES_PER_RECORD * len(block)
+        nbytes += _size_of(block)
         if nbytes >= _SHUFFLED_BYTES:
             yield from _shuffle_held(held, draw)
             held, nbytes = [], 0
@@ -146,38 +146,16 @@ def _shuffle_held(held: list[bytes], draw: random.Random) -> Iterator[list[bytes
         yield held[first : first + _BLOCK_RECORDS]
 
 
+def _size_of(records: Sequence[bytes]) -> int:
+    """Return the memory that records take."""
+    return sum(map(len, records)) + _BYTES_PER_RECORD * len(records)
+
+
 _Key = tuple[str, str, int, int]
 
 
-class _RecentBlocks:
-    """The blocks that were read last, in bounded memory; for all threads."""
-
-    def __init__(self, nbytes: int) -> None:
-        self._limit = nbytes
-        self._nbytes = 0
-        self._lock = threading.Lock()
-        self._blocks: OrderedDict[_Key, tuple[list[bytes], int]] = OrderedDict()
-
-    def get(self, key: _Key) -> list[bytes] | None:
-        """Return the records of a block, or None if it is not kept."""
-        with self._lock:
-            found = self._blocks.get(key)
-            if found is None:
-                return None
-            self._blocks.move_to_end(key)
-            return found[0]
-
-    def add(self, key: _Key, records: list[bytes]) -> None:
-        """Keep a block, and forget those that were not asked for the longest."""
-        nbytes = sum(map(len, records)) + _BYTES_PER_RECORD * len(records)
-        with self._lock:
-            self._nbytes += nbytes - self._blocks.pop(key, ([], 0))[1]
-            self._blocks[key] = records, nbytes
-            while self._nbytes > self._limit:
-                self._nbytes -= self._blocks.popitem(last=False)[1][1]
-
-
-_recent = _RecentBlocks(_KEPT_BYTES)
+_recent: RecentlyUsed[_Key, list[bytes]] = RecentlyUsed(_KEPT_BYTES)
+"""The blocks that were read last."""
 
 
 @functools.lru_cache(maxsize=_KNOWN_FILES)

@@ -38,7 +38,7 @@ class DataOptions:
     )
     data_format: str = declare(
         Option(
-            Choice(("recordio", "tfrecord", "csv")),
+            Choice(("recordio", "tfrecord", "csv", "parquet")),
             "Format of the data files.",
             "csv",
             default_text="by the name, else by the content",

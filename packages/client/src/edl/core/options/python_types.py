@@ -18,7 +18,7 @@ class SharedOptions(TypedDict, total=False):
     dataset_fn: str
     feature_columns: str
     data: PathOrUri | Sequence[PathOrUri]
-    data_format: Literal["recordio", "tfrecord", "csv"]
+    data_format: Literal["recordio", "tfrecord", "csv", "parquet"]
     data_cache: PathOrUri
     data_cache_size: int
     minibatch_size: int
