@@ -10,12 +10,14 @@ from typing import Any
 import keras
 import pytest
 import tensorflow as tf
+from zoo_folder import ZooFolder
 
-from edl_proto.errors import ErrorCode
+from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.error_messages import message_of
 from edl_worker.model_file.errors import user_code_error
 from edl_worker.model_file.forms.model_definition import similar_name
-from edl_worker.model_file.known_errors import did_you_mean, explain
+from edl_worker.model_file.known_errors import explain
+from edl_worker.model_file.known_names import did_you_mean
 
 
 @pytest.mark.parametrize(
@@ -89,6 +91,25 @@ def test_lines_that_no_job_can_run(source: str, remedy: str, tmp_path: Path) -> 
     found = explain(raised.value, str(raised.value))
     assert found is not None
     assert remedy in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("from keras.preprocessing.text import Tokenizer", "TextVectorization"),
+        ("from keras.layers.core import Dense, Dropout", "keras.layers.Dense"),
+        ("from keras.utils import np_utils", "keras.utils.to_categorical"),
+        ("import keras.engine", "Import what replaced it: keras 3."),
+        ("from keras.layers import Adam", "keras.optimizers.Adam"),
+        ("keras.backend.sum(1)", "keras.ops.sum"),
+        ("tf.reduce_men(1)", "Did you mean reduce_mean"),
+    ],
+)
+def test_names_that_keras_has_elsewhere(line: str, remedy: str, zoo: ZooFolder) -> None:
+    zoo.write("mine.py", f"import keras\n{line}\n")
+    with pytest.raises(EdlError) as raised:
+        zoo.load("mine")
+    assert remedy in raised.value.remedy
 
 
 class Unfinished(keras.layers.Layer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 import os
 import re
@@ -17,11 +18,17 @@ from edl_worker.model_file import keras_2
 from edl_worker.model_file.error_messages import message_of
 from edl_worker.model_file.framework_types import dtype_name, is_tensorflow_error, leaves
 from edl_worker.model_file.known_errors import explain
+from edl_worker.model_file.raising_layer import find_layer, place_in_list
+from edl_worker.model_file.stated_rules import explain_rule
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
 _GRAPH_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+
+_PYTHON = os.path.dirname(inspect.__file__) + os.sep
+_ABOUT_ARGUMENTS = (ValueError, TypeError, IndexError, AssertionError)
+"""What layers raise because of what they got."""
 
 _MORE_MEMORY = (
     "Use a smaller --minibatch-size, fewer workers on this machine, or give each worker more "
@@ -205,8 +212,11 @@ def user_traceback(error: BaseException, frames: Sequence[UserFrame]) -> str:
 
 def _is_raised_by_library(error: BaseException) -> bool:
     """Whether TensorFlow, Keras or another installed package raised an error."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return is_tensorflow_error(error) or bool(frames and "site-packages" in frames[-1].filename)
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    # A library may call Python's own modules.
+    while files and files[-1].startswith(_PYTHON) and "site-packages" not in files[-1]:
+        files.pop()
+    return is_tensorflow_error(error) or bool(files and "site-packages" in files[-1])
 
 
 def _source_line(filename: str, line: int) -> str:
@@ -274,8 +284,13 @@ def user_code_error(
     frames = user_frames(error, root)
     message = message_of(error)
     name = type(error).__name__
+    raising = find_layer(error) if _is_raised_by_library(error) else None
     if is_out_of_memory(error):
         code, name, remedy = ErrorCode.SYSTEM, "an out-of-memory error", _MORE_MEMORY
+        raising = None
+    if frames and raising is not None:
+        at = place_in_list(error, frames[-1].filename, frames[-1].line)
+        frames[-1] = dataclasses.replace(frames[-1], line=at)
     line = _source_line(frames[-1].filename, frames[-1].line) if frames else ""
     known = explain(error, message, line)
     if known is not None:
@@ -285,11 +300,18 @@ def user_code_error(
         function = frames[-1].function if frames else "<module>"
         owner = "the model" if function == "<module>" else function
         what = f"{_find_owner(error, root) or owner} {known.meaning}"
+    elif raising is not None and raising.got and isinstance(error, _ABOUT_ARGUMENTS):
+        what = f"{what.rstrip('.')}; {raising}"
+    found = raising.remedy(message) if raising is not None else ""
+    if not found and known is not None:
+        found = known.remedy
+    if not found and frames and _is_raised_by_library(error):
+        found = explain_rule(error, line)
     return EdlError(
         code,
         what,
         where=str(frames[-1]) if frames else place,
-        remedy=known.remedy if known is not None else remedy,
+        remedy=found or remedy,
         detail=user_traceback(error, frames),
     )
 

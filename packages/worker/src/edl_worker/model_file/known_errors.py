@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
 import re
-import sys
 import traceback
 from collections.abc import Callable
 
-from edl_worker.model_file import keras_2
+from edl_worker.model_file import keras_2, known_names
 from edl_worker.model_file.error_messages import text_of
 from edl_worker.model_file.explanation import Explanation
 from edl_worker.model_file.known_parsing_errors import explain_parsing
@@ -28,11 +25,7 @@ _REGISTER = (
     "@keras.saving.register_keras_serializable(), or load the file with "
     'custom_objects={{"{0}": {0}}}.'
 )
-_CHOICES = re.compile(
-    r"(?:one of|policies include|values are):? ?[\[({]?((?:['\"]\w+['\"](?:,? (?:and|or) |, )?)+)"
-)
 _MADE_LOSS = re.compile(r"\blosses\.([A-Z]\w+)\(\w+, \w+\)")
-_INIT_FIRST = "Begin __init__ of the class with super().__init__(), before it sets attributes."
 
 BEYOND_TABLE = re.compile(r"indices\[([\d, ]+)\] = (-?\d+) is not in \[0, (\d+)\)")
 """The message for an id without a row: where it is in the ids, the id, and the number of rows."""
@@ -153,7 +146,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     (r"Use: (\w+\(.*\))", "Write {0}.", ""),
     (
         r"forgot to call `super\(\)\.__init__\(\)`",
-        _INIT_FIRST,
+        known_names.INIT_FIRST,
         "",
     ),
     (
@@ -176,21 +169,6 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
 )
 
 
-_EAGER = "TensorFlow 2 computes at once: call functions and layers directly."
-_LAYERS = "Use layers, which create their own variables: keras.layers.Dense(8)."
-_REMOVED = {
-    "estimator": "Compare mode with Mode.TRAINING, of elasticdl.python.common.constants; build the "
-    "model with Keras.",
-    "placeholder": "Begin the model with keras.Input(shape); the input function yields the values.",
-    "Session": _EAGER,
-    "global_variables_initializer": _EAGER,
-    "get_variable": _LAYERS,
-    "variable_scope": _LAYERS,
-    "layers": _LAYERS,
-    "contrib": "Look for the same in keras.layers, keras.losses and keras.optimizers.",
-}
-"""What to use for what TensorFlow 2 no longer has."""
-
 _SCRIPT = (
     "A job loads the file as a module: it has no arguments, and must not exit. Make values "
     "parameters of functions, such as def optimizer(learning_rate=0.01), which --params sets; put "
@@ -200,11 +178,6 @@ _DEVICES = (
     "This machine shows no such device. Leave the lines out: TensorFlow uses the devices that a "
     "worker has, and trains on processors where it has no GPU."
 )
-
-
-def replacement_of(module: str, name: str) -> str:
-    """Return what to use instead of what TensorFlow has removed; empty if that is not known."""
-    return _REMOVED.get(name, "") if module.startswith("tensorflow") else ""
 
 
 def explain(error: BaseException, message: str, line: str = "") -> Explanation | None:
@@ -262,84 +235,6 @@ def call_of_loss(kind: str) -> str:
     return f"Call the loss that the class makes: keras.losses.{kind}()(labels, predictions)."
 
 
-def _find_attribute(error: BaseException, message: str) -> str | None:
-    """Return a suggestion for a name that a module or an object does not have."""
-    owner = getattr(error, "obj", None)
-    # AutoGraph raises the exception anew, without its object.
-    if match := re.search(r"(?:Symbolic|Eager)Tensor'? object has no attribute '(\w+)'", message):
-        return _of_tensors(match.group(1))
-    if not isinstance(error, AttributeError) or owner is None or not error.name:
-        return None
-    if replacement := replacement_of(getattr(owner, "__name__", ""), error.name):
-        return replacement
-    if _is_unfinished(owner, error.name):
-        return _INIT_FIRST
-    return did_you_mean(error.name, [name for name in dir(owner) if not name.startswith("_")])
-
-
-def _is_unfinished(owner: object, name: str) -> bool:
-    """Whether a layer lacks what each layer has: its class does not call that of Keras."""
-    layers = sys.modules.get("keras.layers")
-    return layers is not None and isinstance(owner, layers.Layer) and hasattr(layers.Layer(), name)
-
-
-def _of_tensors(name: str) -> str | None:
-    """Return what to use instead of a method of texts or arrays, which tensors do not have."""
-    if name in dir(str):
-        return (
-            "A record is a tensor, and not a text of Python: tf.io.decode_csv(row, record_defaults)"
-            " splits a row of CSV, and tf.strings has split, strip, lower and others."
-        )
-    if name in ("astype", "reshape", "mean", "sum", "max", "min", "flatten", "transpose", "T"):
-        return (
-            "Use a function of TensorFlow: tf.cast(x, dtype), tf.reshape(x, shape), "
-            "tf.reduce_mean(x), tf.transpose(x)."
-        )
-    return None
-
-
-def _find_import(error: BaseException, message: str) -> str | None:
-    """Return a suggestion for a name that a module does not have."""
-    match = re.search(r"cannot import name '(\w+)' from '([\w.]+)'", message)
-    if not isinstance(error, ImportError) or match is None:
-        return None
-    module = sys.modules.get(match.group(2))
-    return did_you_mean(match.group(1), [] if module is None else dir(module))
-
-
-def _find_identifier(error: BaseException, message: str) -> str | None:
-    """Return a suggestion for the name of an activation, an initializer or a regularizer."""
-    match = re.search(r"Could not interpret (\w+?)(?: function)? identifier: (\w+)", message)
-    if match is None:
-        return None
-    module = sys.modules.get(f"keras.{match.group(1)}s")
-    return did_you_mean(match.group(2), [] if module is None else dir(module))
-
-
-def _find_keyword(error: BaseException, message: str) -> str | None:
-    """Return a suggestion for a keyword that a layer or an optimizer of Keras does not take."""
-    match = re.search(
-        r"(?:keyword arguments passed to \w+|Argument\(s\) not recognized): \{'(\w+)'", message
-    )
-    frames = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)]
-    owner = next((each["self"] for each in reversed(frames) if "self" in each), None)
-    if match is None or owner is None:
-        return None
-    names = [name for name in inspect.signature(type(owner)).parameters if name != "kwargs"]
-    return did_you_mean(match.group(1), names) or f"It takes {', '.join(names)}."
-
-
-def _find_choice(error: BaseException, message: str) -> str | None:
-    """Return which of the values that a message lists is meant."""
-    match = _CHOICES.search(message)
-    if match is None:
-        return None
-    known = re.findall(r"\w+", re.sub(r" (?:and|or) ", " ", match.group(1)))
-    given = re.search(r"Cannot convert '(\w+)'|Received:? (?:\w+=)?'?(\w+)", message)
-    near = did_you_mean(given.group(1) or given.group(2), known) if given else None
-    return near or f"Use one of {', '.join(known)}."
-
-
 def _find_exit(error: BaseException, message: str) -> str | None:
     """Return what to do about a file that ends the process, as argparse does."""
     return _SCRIPT if isinstance(error, SystemExit) else None
@@ -353,20 +248,6 @@ def _find_device(error: BaseException, message: str) -> str | None:
 
 
 _FINDERS: tuple[Callable[[BaseException, str], str | None], ...] = (
-    _find_attribute,
-    _find_import,
-    _find_identifier,
-    _find_keyword,
-    _find_choice,
-    _find_exit,
-    _find_device,
+    *known_names.FINDERS,
+    *(_find_exit, _find_device),
 )
-
-
-def did_you_mean(name: str, known: list[str]) -> str | None:
-    """Return "Did you mean …?" with the names that are nearest to another; None: none is near."""
-    by_lower = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(
-        name.lower(), by_lower, n=1, cutoff=0.93
-    ) or difflib.get_close_matches(name.lower(), by_lower, n=2, cutoff=0.75)
-    return f"Did you mean {' or '.join(by_lower[each] for each in near)}?" if near else None

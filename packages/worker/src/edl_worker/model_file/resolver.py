@@ -14,7 +14,7 @@ from edl_worker.model_file.arguments import Definition, Role
 from edl_worker.model_file.errors import type_with_article
 from edl_worker.model_file.forms.model_definition import ModelDefinition
 from edl_worker.model_file.forms.selection import candidates, model_definition
-from edl_worker.model_file.known_errors import did_you_mean
+from edl_worker.model_file.known_names import did_you_mean
 from edl_worker.model_file.zoo.importer import ModelZoo
 from edl_worker.model_file.zoo.module_import import import_module
 

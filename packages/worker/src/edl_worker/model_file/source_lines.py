@@ -37,6 +37,23 @@ def find_line(file: str, name: str) -> int:
     return max(lines, default=0)
 
 
+def line_of_element(file: str, line: int, at: int, count: int) -> int:
+    """Return the line of an element of a list, or the line of the call that the list is given to.
+
+    Args:
+        line: of the call.
+        at: number of the element, from 0 on.
+        count: of the elements that the list has.
+    """
+    for node in ast.walk(_parse(file)):
+        if not isinstance(node, ast.Call) or not node.lineno <= line <= (node.end_lineno or 0):
+            continue
+        for given in (*node.args, *(each.value for each in node.keywords)):
+            if isinstance(given, ast.List | ast.Tuple) and len(given.elts) == count:
+                return given.elts[at].lineno
+    return line
+
+
 def find_unused_names(file: str) -> dict[str, int]:
     """Return the lines of the names that a module defines and does not use itself."""
     tree = _parse(file)

@@ -10,6 +10,7 @@ instead.
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -87,6 +88,7 @@ def provide_removed_names() -> Iterator[None]:
     """Run the block with the removed names in place; reentrant, and shared by all threads."""
     global _depth
     found = shelf()
+    _keep_frames_of_layers()
     with _lock:
         _depth += 1
         if _depth == 1 and found is not None:
@@ -98,6 +100,13 @@ def provide_removed_names() -> Iterator[None]:
             _depth -= 1
             if _depth == 0 and found is not None:
                 found.take_names()
+
+
+def _keep_frames_of_layers() -> None:
+    """Let errors of Keras keep the frames that say what a layer got, in this thread."""
+    keras = sys.modules.get("keras")
+    if keras is not None:
+        keras.config.disable_traceback_filtering()
 
 
 def are_names_provided() -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 from pathlib import Path
 from types import ModuleType
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file.errors import UserFrame, user_code_error
+from edl_worker.model_file.known_names import explain_missing_module
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.model_file.zoo.importer import ModelZoo
 
@@ -86,6 +89,16 @@ def _remedy(error: BaseException, zoo: ModelZoo) -> str:
         top = error.name.partition(".")[0]
         if top in _RETIRED:
             return _RETIRED[top]
+        line = next(
+            (
+                each.line
+                for each in reversed(traceback.extract_tb(error.__traceback__))
+                if each.filename.startswith(f"{zoo.root}{os.sep}")
+            ),
+            "",
+        )
+        if removed := explain_missing_module(error, line or ""):
+            return removed
         near = zoo.nearest(error.name)
         package = _DISTRIBUTIONS.get(top, top)
         return (

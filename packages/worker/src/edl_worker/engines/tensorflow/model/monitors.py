@@ -13,7 +13,7 @@ from edl_worker.engines.tensorflow.internals import (
     learning_rate_of,
     metric_direction,
 )
-from edl_worker.model_file.known_errors import did_you_mean
+from edl_worker.model_file.known_names import did_you_mean
 
 MetricSources = Mapping[str, keras.metrics.Metric | None]
 """Name of each value of an evaluation, to the Keras metric that it comes from, if there is one."""

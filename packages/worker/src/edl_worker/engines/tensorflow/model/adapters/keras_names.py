@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from edl_worker.model_file.arguments import Role
-from edl_worker.model_file.known_errors import did_you_mean
+from edl_worker.model_file.known_names import did_you_mean
 
 # Role to what finds the object that a name stands for.
 _FINDERS: dict[Role, Callable[[str], Any]] = {

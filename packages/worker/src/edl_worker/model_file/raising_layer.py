@@ -1,0 +1,212 @@
+"""Which layer of Keras raised an error, what it got, and from which layer that came."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from edl_worker.model_file.framework_types import leaves
+from edl_worker.model_file.source_lines import line_of_element
+
+_FLATTENING = re.compile(r"Flatten|Global\w+Pooling")
+_FAR = 100
+"""Layers between an input and the layer that raises."""
+_RECURRENT = ("LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional", "ConvLSTM")
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """A tensor that a layer got.
+
+    Attributes:
+        shape: without the dimension of the examples.
+        maker: the layer that made it, or an input; None if that is not known.
+        origin: name of the input from which it comes, if that is only one.
+    """
+
+    shape: tuple[int | None, ...]
+    maker: Any
+    origin: str = ""
+
+    @property
+    def name(self) -> str:
+        return getattr(self.maker, "name", "") or ""
+
+    @property
+    def kind(self) -> str:
+        return type(self.maker).__name__ if self.maker is not None else ""
+
+    def __str__(self) -> str:
+        shape = str(("n", *self.shape)).replace("'", "")
+        return f"{shape} from {self.name}" if self.name else shape
+
+
+@dataclass(frozen=True, slots=True)
+class RaisingLayer:
+    """A layer, or another operation of Keras, that raised when it was called.
+
+    Attributes:
+        layer: the object.
+        got: the tensors that it was called with.
+    """
+
+    layer: Any
+    got: tuple[Got, ...]
+
+    @property
+    def kind(self) -> str:
+        return type(self.layer).__name__
+
+    def __str__(self) -> str:
+        name = getattr(self.layer, "name", "") or self.kind
+        return f"{name} gets {', '.join(map(str, self.got))}"
+
+    def remedy(self, message: str) -> str:
+        """Return what to do about the message of an error; empty if that is not known."""
+        if (lacking := re.search(r"missing a required argument: '(\w+)'", message)) is not None:
+            return self._call_with(lacking.group(1))
+        if re.search(r"size would be (?:zero or )?negative|output size .* negative", message):
+            return (
+                "What the layer gets is smaller than its window: leave this layer or an earlier "
+                'pooling out, write padding="same", or give the model larger inputs.'
+            )
+        if (ranks := re.search(r"expected (?:min_)?ndim=(\d), found ndim=(\d)", message)) and (
+            int(ranks.group(1)) > int(ranks.group(2)) and len(self.got) == 1
+        ):
+            return self._add_dimension(self.got[0])
+        if len({len(each.shape) for each in self.got}) > 1:
+            return self._equal_dimensions()
+        if isinstance(getattr(self.layer, "axis", None), int) and "index out of range" in message:
+            return f"axis={self.layer.axis} is no dimension of what it gets; {self}."
+        return ""
+
+    def _call_with(self, name: str) -> str:
+        """Return how to call a layer that lacks an argument."""
+        parameters = inspect.signature(self.layer.call).parameters.values()
+        needed = [each.name for each in parameters if each.default is inspect.Parameter.empty]
+        needed = [each for each in needed if each not in ("args", "kwargs")]
+        text = f"Give it the argument {name!r}, too: {self.kind}(...)({', '.join(needed)})."
+        if needed[:2] == ["query", "value"]:
+            text += " For self-attention both are the same: (x, x)."
+        return text
+
+    def _add_dimension(self, got: Got) -> str:
+        """Return what to do about a tensor that has one dimension too few."""
+        if got.kind.startswith(_RECURRENT):
+            return (
+                f"Write return_sequences=True in {got.name}: without it, {got.kind} returns only "
+                "its last step."
+            )
+        if _FLATTENING.match(got.kind):
+            return f"Leave {got.name} out before {self.layer.name}, or place it after."
+        if got.kind != "InputLayer":
+            return ""
+        sizes = ", ".join(map(str, got.shape))
+        if self.kind.startswith(("Conv", "Separable", "Depthwise", "MaxPool", "Average", "Global")):
+            return (
+                f"Add the dimension of the channels: keras.Input(({sizes}, 1)), and in the input "
+                "function x[..., tf.newaxis]. An image is (height, width, channels), a series "
+                "(steps, features)."
+            )
+        if self.kind.startswith(_RECURRENT):
+            return (
+                f"A series is (steps, features): keras.Input(({sizes}, 1)) if each step is one "
+                "number, and in the input function x[..., tf.newaxis]."
+            )
+        return ""
+
+    def _equal_dimensions(self) -> str:
+        """Return what to do about tensors with different numbers of dimensions."""
+        most = max(len(each.shape) for each in self.got)
+        for each in self.got:
+            if each.origin and not each.shape and most == 1:
+                return (
+                    f"Write keras.Input((1,), ...) for the input {each.origin}, and in the input "
+                    "function x[tf.newaxis]: each example then has one number in a row."
+                )
+        return (
+            f"Give all of them {most} dimensions besides that of the examples, for example with "
+            "keras.layers.Reshape or Flatten."
+        )
+
+
+def find_layer(error: BaseException) -> RaisingLayer | None:
+    """Return the innermost layer that was being called when an error was raised."""
+    operation = _class_of_operations()
+    found: RaisingLayer | None = None
+    if operation is None:
+        return None
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        layer = frame.f_locals.get("self")
+        if not isinstance(layer, operation) or _is_model(layer):
+            continue
+        if frame.f_code.co_name not in ("__call__", "symbolic_call"):
+            continue
+        if found is None or found.layer is not layer:
+            found = RaisingLayer(layer, tuple(_tensors(frame)))
+    return found
+
+
+def _class_of_operations() -> type | None:
+    keras = sys.modules.get("keras")
+    return getattr(keras, "Operation", None)
+
+
+def _is_model(value: object) -> bool:
+    keras = sys.modules.get("keras")
+    return keras is not None and isinstance(value, keras.Model)
+
+
+def _tensors(frame: FrameType) -> Iterator[Got]:
+    given = [frame.f_locals.get("args"), frame.f_locals.get("kwargs")]
+    for each in leaves(given):
+        shape = getattr(each, "shape", None)
+        if shape is None or isinstance(each, type) or not hasattr(each, "dtype"):
+            continue
+        sizes = tuple(shape)
+        yield Got(sizes[1:], _maker(each), _origin(each))
+
+
+def _maker(tensor: Any) -> Any:
+    return getattr(getattr(tensor, "_keras_history", None), "operation", None)
+
+
+def _origin(tensor: Any) -> str:
+    """Return the name of the input from which a tensor comes; empty if there are several."""
+    for _ in range(_FAR):
+        maker = _maker(tensor)
+        if type(maker).__name__ == "InputLayer":
+            return str(maker.name)
+        try:
+            tensor = maker.input
+        except (AttributeError, ValueError):  # it has none yet, or several
+            return ""
+    return ""
+
+
+def place_in_list(error: BaseException, filename: str, line: int) -> int:
+    """Return the line of the layer that raised, in the list that keras.Sequential got.
+
+    Args:
+        filename: of the model file.
+        line: of the statement, which begins with keras.Sequential.
+
+    Returns:
+        The same line if the error has no such list.
+    """
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        names: Mapping[str, Any] = frame.f_locals
+        layers = names.get("layers")
+        if not _is_model(names.get("self")) or not isinstance(layers, list | tuple):
+            continue
+        raising = find_layer(error)
+        at = next((at for at, each in enumerate(layers) if raising and each is raising.layer), None)
+        if at is not None:
+            return line_of_element(filename, line, at, len(layers))
+    return line

@@ -1,0 +1,59 @@
+"""Remedies from exceptions that say themselves what a value must be."""
+
+from __future__ import annotations
+
+import re
+import traceback
+
+from edl_worker.model_file.error_messages import text_of
+
+_RULE = re.compile(
+    r"\b(?:must|should|requires?|expects?|expected|needs?|please|only|instead|at (?:least|most)"
+    r"|cannot|deprecated|not (?:supported|allowed|recognized)|has to|have to|in order to|use)\b",
+    re.I,
+)
+_INSTRUCTION = re.compile(
+    r"^(?:please|use|consider|make sure|try|pass|set|you (?:should|must))\b", re.I
+)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`'\"])|\n\s*\n")
+_RECEIVED = re.compile(r"\b[Rr]eceived:? `?(\w+)=(.+?)`?\.?$")
+_CLASS = re.compile(r"(?:[Rr]eceived|got):? .*?<class '[\w.]*\.(\w+)'>")
+_LONGEST = 240
+
+
+def explain_rule(error: BaseException, line: str) -> str:
+    """Return what to do, from the sentence of an exception that says how a value must be.
+
+    It is empty if no sentence does.
+
+    Args:
+        line: of the model file that raised it.
+    """
+    if not isinstance(error, ValueError | TypeError | NotImplementedError):
+        return ""
+    sentences = [" ".join(each.split()) for each in _SENTENCE.split(text_of(error))]
+    if (given := _CLASS.search(" ".join(sentences))) and re.search(
+        rf"\b{given.group(1)}\b(?!\()", line
+    ):
+        kind = given.group(1)
+        return f"Write {kind}(...), which makes an object, instead of the class {kind}."
+    stated = [each for each in sentences if 0 < len(each) <= _LONGEST and _RULE.search(each)]
+    if not stated:
+        return ""
+    rule = next((each for each in stated if _INSTRUCTION.search(each)), stated[0])
+    rule = re.sub(r"[;,]? ?Received:?.*$", "", rule)
+    return f"Correct {_given(error, sentences) or 'the values'} in this line: {rule.rstrip('.')}."
+
+
+def _given(error: BaseException, sentences: list[str]) -> str:
+    """Return ``name=value`` of the argument that an exception is about; empty if unknown."""
+    found = next((match for each in sentences if (match := _RECEIVED.search(each))), None)
+    if found is None:
+        return ""
+    name, shown = found.groups()
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        if name in frame.f_locals:
+            value = frame.f_locals[name]
+            shown = repr(value) if isinstance(value, str | int | float | tuple | list) else shown
+            break
+    return f"{name}={shown}" if len(shown) <= 60 else name
