@@ -132,6 +132,7 @@ def test_a_function_that_the_model_file_lacks(attempt: Attempt, tmp_path: Path) 
     (tmp_path / "zoo" / "other.py").write_text("def input_fn(records): pass")
     assert_told(attempt(input_fn="other.inputfn"), 4, "other.py has no inputfn", "other.py")
     assert_told(attempt(input_fn="other/x"), 4, "not a dotted name")
+    assert_told(attempt(optimizer="Adam(lr=1e-3)"), 2, "a call", "--set learning-rate=1e-3 sets")
 
 
 def test_a_model_file_that_is_no_python(attempt: Attempt, tmp_path: Path) -> None:

@@ -94,6 +94,35 @@ def test_lines_that_no_job_can_run(source: str, remedy: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
+    ("cell", "remedy"),
+    [
+        ("True", "tf.cast(x == 'True', tf.float32)"),
+        ("198,770", "remove the thousands separators"),
+        ("3,14", "replace the decimal comma"),
+        ("2024-01-05", 'tf.strings.split(x, "-")'),
+        ("05/01/2024", 'tf.strings.split(x, "/")'),
+        ("N/A", "Leave such cells of column 3"),
+        ("$12.50", "keep its number, 12.50"),
+        ("85%", "keep its number, 85"),
+        ("Berlin", "StringLookup"),
+    ],
+)
+def test_a_cell_that_is_no_number(cell: str, remedy: str) -> None:
+    message = f"Field 3 in record 0 is not a valid float: {cell}"
+    found = explain(ValueError(message), message)
+    assert found is not None
+    assert "column 3" in found.remedy
+    assert remedy in found.remedy
+
+
+def test_a_fraction_in_a_column_of_whole_numbers() -> None:
+    message = "Field 0 in record 0 is not a valid int32: 5.1"
+    found = explain(ValueError(message), message)
+    assert found is not None
+    assert "default 0.0" in found.remedy
+
+
+@pytest.mark.parametrize(
     ("line", "remedy"),
     [
         ("from keras.preprocessing.text import Tokenizer", "TextVectorization"),

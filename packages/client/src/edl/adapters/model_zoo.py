@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
@@ -191,7 +192,25 @@ def _remedy_for_path(zoo: Path, model_def: str) -> str:
     return "Write a.b.Name for Name in a/b.py of the zoo, without .py and slashes."
 
 
+def _expression_error(option: str, value: str) -> EdlError:
+    """Return the error for a call, such as Adam(0.001), where an option takes a name."""
+    name, _, arguments = value.partition("(")
+    remedy = f"Write the name alone: {option} {name.strip()}."
+    if option == "--optimizer":
+        number = re.search(r"\d[\d.e-]*", arguments)
+        remedy += f" --set learning-rate={number.group() if number else 'RATE'} sets its rate."
+    return EdlError(
+        ErrorCode.USAGE,
+        f"{option} {value} is a call, and not a name",
+        where=option,
+        remedy=f"{remedy} For other arguments, define a function in the model file that returns "
+        f"the object, and name it: {option} FUNCTION.",
+    )
+
+
 def _check_override(zoo: Path, own: Candidate, option: str, name: str) -> None:
+    if "(" in name:
+        raise _expression_error(option, name)
     if option == "--eval-metrics-fn" and "," in name:
         return  # names of Keras, which a worker looks up
     parts = name.split(".")

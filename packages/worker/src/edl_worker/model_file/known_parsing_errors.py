@@ -50,11 +50,16 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "not {0} with this delimiter (field_delim); edl data inspect FILE shows them.",
     ),
     (
-        r"Field (\d+) in record \d+ is not a valid (\w+): (.*)",
-        "",
-        "Give column {0} (the first is 0) a default of another type than {1} in record_defaults, "
-        'such as 0.0 for fractions or "" for texts, or correct the row; edl data inspect --check '
-        "FILE finds such rows.",
+        r"'images' contains no shape",
+        "the number of dimensions of the image is not known before it is decoded",
+        "Write tf.io.decode_image(x, channels=3, expand_animations=False), or decode_jpeg or "
+        "decode_png, which yield (height, width, channels).",
+    ),
+    (
+        r"Tensors in list passed to '\w+' of '(?:Pack|ConcatV2)' Op have types \[([\w, ]+)\]",
+        "the values of a list that is joined have the types {0}",
+        "Give all of them one type: tf.cast(x, tf.float32) for each, or for columns of CSV the "
+        "default 0.0 in record_defaults, which also takes whole numbers.",
     ),
     (
         r"Field (\d+) is required but missing",
@@ -91,6 +96,55 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
 )
 
 
+_FIELD = re.compile(r"Field (\d+) in record \d+ is not a valid (\w+): (.*)")
+_NUMBER = r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
+_ROWS = "edl data inspect --check FILE finds such rows."
+
+
+def _correct_field(column: str, kind: str, text: str) -> str:
+    """Return what to do about a cell that is no number of the type of its column's default."""
+    text, where = text.strip(), f"column {column} (the first is 0)"
+    as_text = f'Read {where} as a text, with the default "" in record_defaults, and '
+    if re.fullmatch(r"(?i)true|false|yes|no|t|f|y|n", text):
+        return f"{as_text}compare it: tf.cast(x == {text!r}, tf.float32)."
+    if re.fullmatch(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?", text):
+        return (
+            f"{as_text}remove the thousands separators: "
+            'tf.strings.to_number(tf.strings.regex_replace(x, ",", "")). Or write the table '
+            "without them."
+        )
+    if re.fullmatch(r"[+-]?\d+,\d+", text):
+        return (
+            f"{as_text}replace the decimal comma: "
+            'tf.strings.to_number(tf.strings.regex_replace(x, ",", ".")). Or write the table with '
+            "decimal points."
+        )
+    if date := re.match(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}\b", text):
+        return (
+            f"{as_text}take the numbers of the date: "
+            f'tf.strings.to_number(tf.strings.split(x, "{date.group(1)}")). Or write the days '
+            "since a date into the table."
+        )
+    if text.lower() in ("na", "n/a", "null", "none", "nan", "-", "?", "missing", "#n/a"):
+        return (
+            f"Leave such cells of {where} empty: the default in record_defaults then takes their "
+            f"place. {_ROWS}"
+        )
+    if (number := re.fullmatch(rf"\D{{0,3}}({_NUMBER})\D{{0,4}}", text)) and not re.fullmatch(
+        _NUMBER, text
+    ):
+        return (
+            f"{as_text}keep its number, {number.group(1)}: tf.strings.to_number("
+            'tf.strings.regex_replace(x, "[^0-9.-]", "")).'
+        )
+    if re.fullmatch(_NUMBER, text) and kind.startswith("int"):
+        return f"Give {where} the default 0.0 in record_defaults: it has fractions."
+    return (
+        f"{as_text}look its number up, for example with a tf.lookup.StaticHashTable or "
+        f"keras.layers.StringLookup; or correct the row. {_ROWS}"
+    )
+
+
 def explain_parsing(error: BaseException, message: str, line: str) -> Explanation | None:
     """Return what an exception means, if it is a known one of a function that parses records.
 
@@ -101,6 +155,8 @@ def explain_parsing(error: BaseException, message: str, line: str) -> Explanatio
     if isinstance(error, UnicodeDecodeError):
         # TensorFlow's message has a part of the record, and so may not be a text at all.
         message = error.object.decode(errors="replace")
+    if (field := _FIELD.search(message)) is not None:
+        return Explanation(_correct_field(*field.groups()))
     for pattern, clearer, remedy in _KNOWN:
         if (match := re.search(pattern, message)) is not None:
             groups = match.groups()

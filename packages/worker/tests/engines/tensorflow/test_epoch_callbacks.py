@@ -335,6 +335,40 @@ def test_without_validation_data_only_the_loss_can_be_monitored(zoo: ZooFolder) 
         file.resolve_callbacks(validates=False)
 
 
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [
+        ("{epoch:02d}-{val_acc:.1f}.keras", "01-0.5.keras"),
+        ("{val_loss:.2f}.keras", "0.25.keras"),
+    ],
+)
+def test_a_checkpoint_is_named_by_values_of_the_epoch(
+    zoo: ZooFolder, tmp_path: Path, written: str, path: str
+) -> None:
+    made = f"callbacks = [tf.keras.callbacks.ModelCheckpoint({str(tmp_path / written)!r})]\n"
+    one = caller(zoo, MODEL + REST + LOSS + METRICS + made)
+    one.call(0, EpochLogs())
+    one.call(1, EpochLogs(b"", {"val_hits": 0.5, "val_loss": 0.25}))
+    assert [each.name for each in tmp_path.glob("*.keras")] == [path]
+
+
+def test_a_checkpoint_named_by_a_value_that_no_epoch_has(zoo: ZooFolder) -> None:
+    made = "callbacks = [tf.keras.callbacks.ModelCheckpoint('{val_los:.2f}.keras')]\n"
+    with pytest.raises(ContractErrors, match="'val_los', which no epoch reports") as caught:
+        caller(zoo, MODEL + REST + LOSS + METRICS + made)
+    (error,) = caught.value.errors
+    assert "mine.py:" in error.where
+    assert "Did you mean val_loss?" in error.remedy
+
+
+def test_what_a_callback_raises_has_a_place_and_is_final(zoo: ZooFolder) -> None:
+    made = "callbacks = [tf.keras.callbacks.LearningRateScheduler(lambda epoch: 'fast')]\n"
+    with pytest.raises(EdlError, match="LearningRateScheduler raised") as caught:
+        caller(zoo, MODEL + REST + LOSS + made).call(0, EpochLogs())
+    assert caught.value.code == ErrorCode.MODEL_CONTRACT
+    assert "mine.py:" in caught.value.where
+
+
 LAST = """
 class Last(tf.keras.callbacks.Callback):
     def on_train_end(self, logs=None):

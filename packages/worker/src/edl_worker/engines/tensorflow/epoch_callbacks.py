@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import csv
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,12 @@ from edl_worker.engines.tensorflow import callback_state
 from edl_worker.engines.tensorflow.model import ModelFile
 from edl_worker.engines.tensorflow.model.adapters.callbacks import restores_best
 from edl_worker.engines.tensorflow.training.arena import Arena
+from edl_worker.model_file.errors import user_code_error
 
 log = logging.getLogger(__name__)
+
+_OF_CODE = (AttributeError, IndexError, KeyError, NameError, TypeError, ValueError)
+"""What a callback raises again if another worker calls it."""
 
 _KEPT = "kept"
 """The ``best_weights`` of an EarlyStopping: the parameter stores have them."""
@@ -38,6 +44,7 @@ class CallbackCaller:
     """
 
     def __init__(self, file: ModelFile, arena: Arena, epochs: int) -> None:
+        self._file = file
         self._callbacks = file.callbacks
         self._arena = arena
         self._epochs = epochs
@@ -73,10 +80,11 @@ class CallbackCaller:
             # Then a later call ends the training, once the stores have restored the best values.
             has_best = over and any(map(_has_best, self._callbacks))
         for callback in self._callbacks:
-            if not over:
-                callback.on_epoch_begin(ended, {})
-            elif not has_best:
-                _end(callback, logs)
+            with self._explain_errors(callback):
+                if not over:
+                    callback.on_epoch_begin(ended, {})
+                elif not has_best:
+                    _end(callback, logs)
             self._check_rate(callback)
         if not np.array_equal(before, self._arena.pack()):
             raise _contract_error(
@@ -99,10 +107,11 @@ class CallbackCaller:
         """Return the callback that ends the training, if any, and whether these values are best."""
         stopped_by, keeps_best = "", False
         for callback in self._callbacks if ended else ():
-            if isinstance(callback, keras.callbacks.CSVLogger):
-                _log_epoch(callback, ended - 1, logs)
-            else:
-                callback.on_epoch_end(ended - 1, logs)
+            with self._explain_errors(callback):
+                if isinstance(callback, keras.callbacks.CSVLogger):
+                    _log_epoch(callback, ended - 1, logs)
+                else:
+                    callback.on_epoch_end(ended - 1, logs)
             self._check_rate(callback)
             keeps_best |= _hand_over_best(callback)
             if self._model.stop_training and not stopped_by:
@@ -112,10 +121,12 @@ class CallbackCaller:
     def _begin(self, ended: int, state: bytes) -> None:
         """Make the callbacks what they were after the last call, wherever that was made."""
         for number, callback in enumerate(self._callbacks):
-            callback.set_model(self._model)
-            callback.set_params({"epochs": self._epochs, "steps": None, "verbose": 0})
+            with self._explain_errors(callback):
+                callback.set_model(self._model)
+                callback.set_params({"epochs": self._epochs, "steps": None, "verbose": 0})
+                if not ended or not (self._begun or _is_log(callback)):
+                    callback.on_train_begin({})
             if not ended or not (self._begun or _is_log(callback)):
-                callback.on_train_begin({})
                 self._fingerprints[number] = callback_state.take_fingerprints(callback)
             if _is_log(callback):
                 callback.on_train_end()
@@ -124,6 +135,21 @@ class CallbackCaller:
         if ended and state:
             for callback, remembered in zip(self._callbacks, self._unpack(state), strict=True):
                 vars(callback).update(remembered)
+
+    @contextmanager
+    def _explain_errors(self, callback: keras.callbacks.Callback) -> Iterator[None]:
+        """Turn what the code of a callback raises, wherever it runs, into an error of the file."""
+        try:
+            yield
+        except _OF_CODE as error:
+            raise user_code_error(
+                error,
+                self._file.zoo_root,
+                code=ErrorCode.MODEL_CONTRACT,
+                action=f"the callback {type(callback).__name__} raised",
+                place=self._file.callbacks_place,
+                remedy="Correct the callback, or leave it out.",
+            ) from error
 
     def _unpack(self, state: bytes) -> list[callback_state.Attributes]:
         """Return the state of each callback.

@@ -21,8 +21,12 @@ def adapt_class_weight(definition: Definition, caller: DefinitionCaller) -> dict
     try:
         weights = {int(number): float(weight) for number, weight in dict(value).items()}
     except (TypeError, ValueError):
+        names = [key for key in value if isinstance(key, str)] if isinstance(value, dict) else []
         raise definition.error(
-            f"is {type_with_article(value)}, not a weight for each class",
+            f"names classes by the text{'s'[: len(names) != 1]} {', '.join(map(repr, names))}, and "
+            "the labels of a job are numbers"
+            if names
+            else f"is {type_with_article(value)}, not a weight for each class",
             "Write a dictionary of class numbers: class_weight = {0: 1.0, 1: 5.0}.",
         ) from None
     for number, weight in weights.items():

@@ -96,7 +96,48 @@ CASES = [
         "x = keras.Input((2,))\nmodel = keras.Model(x, [layers.Dense(3)(x), layers.Dense(3)(x)])",
         "one label for each output",
     ),
+    (
+        "model",
+        "x = keras.Input((2,))\nmodel = keras.Model(x, [layers.Dense(3, name='a')(x), "
+        "layers.Dense(3, name='b')(x)])\n"
+        + PARSE.replace(", tf.cast(", ", {'a': 0, 'c': tf.cast(").replace(
+            "tf.int64)\n", "tf.int64)}\n"
+        ),
+        "the names of the outputs as the keys of the labels",
+    ),
+    (
+        "loss",
+        "def weighted(weight):\n    def f(y_true, y_pred):\n        return weight * y_pred\n"
+        "    return f\nloss = weighted",
+        "loss = weighted(weight=...)",
+    ),
+    ("more", "class_weight = {'no': 1.0, 'yes': 2.0}", "{0: 1.0, 1: 5.0}"),
+    (
+        "optimizer",
+        "optimizer = keras.optimizers.SGD("
+        "keras.optimizers.schedules.ExponentialDecay(0.1, 0.96, 1000))",
+        "decay_steps=0.96, decay_rate=1000",
+    ),
+    (
+        "more",
+        "callbacks = [keras.callbacks.LearningRateScheduler("
+        "keras.optimizers.schedules.CosineDecay(0.1, 100))]",
+        "Adam(CosineDecay(...))",
+    ),
     # the data
+    ("parse", PARSE.replace("map(parse)", "map(parse).window(4)"), ".flat_map("),
+    (
+        "parse",
+        PARSE.replace(
+            "return r[", "tf.image.resize(tf.io.decode_image(b''), [2, 2])\n        return r["
+        ),
+        "expand_animations=False",
+    ),
+    (
+        "parse",
+        PARSE.replace("return r[", "tf.stack([1, 2.0, tf.constant(1)])\n        return r["),
+        "tf.cast(x, tf.float32)",
+    ),
     (
         "parse",
         PARSE.replace('return r["x"], ', "return ").replace("tf.int64)", 'tf.int64), r["x"]'),

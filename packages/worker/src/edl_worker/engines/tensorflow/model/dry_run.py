@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -345,6 +345,14 @@ class DryRun:
         loss = self._description.loss
         assert loss is not None, "the loss is tried"
         names = getattr(self._description.model, "output_names", None) or ()
+        if isinstance(labels, Mapping) and len(names) > 1 and set(labels) != set(names):
+            return EdlError(
+                ErrorCode.SHAPE_MISMATCH,
+                f"the input function yields labels named {', '.join(sorted(labels))}, but the "
+                f"outputs of the model are {', '.join(names)}",
+                where=self._description.input_pipeline.place,
+                remedy="Use the names of the outputs as the keys of the labels.",
+            )
         given = len(tf.nest.flatten(labels))
         if len(names) > given and "structure" in str(error):
             return EdlError(

@@ -26,7 +26,11 @@ from edl_worker.engines.tensorflow.model.description import ModelFileDescription
 from edl_worker.engines.tensorflow.model.dry_run import DryRun
 from edl_worker.engines.tensorflow.model.label_check import LabelCheck, make_label_check
 from edl_worker.engines.tensorflow.model.metrics import EvaluationMetrics, MetricComputation
-from edl_worker.engines.tensorflow.model.monitors import find_fixed_rates, resolve_monitors
+from edl_worker.engines.tensorflow.model.monitors import (
+    find_fixed_rates,
+    resolve_monitors,
+    resolve_paths,
+)
 from edl_worker.engines.tensorflow.model.trial_sample import TrialSample
 from edl_worker.model_file.errors import ContractErrors, type_with_article
 from edl_worker.model_file.forms.model_definition import FormName
@@ -52,6 +56,8 @@ class ModelFile:
         model: the Keras model; a subclassed one has no variables before ``build``.
         reduction: how the loss reduces a batch; final after ``build``.
         callbacks: Keras callbacks to be called at the ends of epochs.
+        callbacks_place: their file, line and name, for messages.
+        zoo_root: folder of the model zoo, for messages.
         custom_train_step: that of the model; None if it has none or the job does not train.
         warnings: what will train, but was hardly meant; final after ``build``.
     """
@@ -69,6 +75,8 @@ class ModelFile:
         declared = description.loss.declared_reduction if description.loss is not None else None
         self.reduction: Reduction = declared or "mean"
         self.callbacks = description.callbacks
+        self.callbacks_place = description.callbacks_place or description.place
+        self.zoo_root = description.zoo_root
         self.custom_train_step = description.custom_train_step
         self.warnings = description.warnings
         self._custom_evaluation = (
@@ -290,8 +298,9 @@ class ModelFile:
         """
         measured = self._custom_evaluation or self._metrics
         sources = measured.sources if validates else {}
-        place = self._description.callbacks_place or self._description.place
+        place = self.callbacks_place
         errors = resolve_monitors(self.callbacks, sources, place)
+        errors += resolve_paths(self.callbacks, sources, place)
         errors += find_fixed_rates(self.callbacks, self._description.optimizer, place)
         if errors:
             raise ContractErrors(errors)

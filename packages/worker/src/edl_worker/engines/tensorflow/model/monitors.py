@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from string import Formatter
 from typing import Any
 
 import keras
@@ -56,6 +58,38 @@ def find_fixed_rates(
 
 def _is_schedule(rate: Any) -> bool:
     return isinstance(rate, keras.optimizers.schedules.LearningRateSchedule)
+
+
+def resolve_paths(
+    callbacks: Iterable[keras.callbacks.Callback], sources: MetricSources, place: str
+) -> list[EdlError]:
+    """Make the paths of ``ModelCheckpoint`` contain values by the names that epochs have.
+
+    Args:
+        sources: of what an evaluation measures; empty if there is none.
+        place: of the callbacks, for messages.
+
+    Returns:
+        An error for each path with a value that no epoch has.
+    """
+    errors = []
+    choice = sorted({"epoch", *_EPOCH_VALUES, *(f"val_{source}" for source in sources)})
+    for each in callbacks:
+        if not isinstance(each, keras.callbacks.ModelCheckpoint):
+            continue
+        path = str(each.filepath)
+        for name in sorted({name for _, name, _, _ in Formatter().parse(path) if name}):
+            known = name
+            if name.startswith("val_"):
+                known = f"val_{_name_in_epochs(name.removeprefix('val_'), sources)}"
+            if known not in choice:
+                what = f"the path {path!r} of ModelCheckpoint has {name!r}, which no epoch reports"
+                remedy = f"{did_you_mean(name, choice) or ''} Write one of ".lstrip()
+                remedy += f"{', '.join(choice)}."
+                errors.append(EdlError(ErrorCode.MODEL_CONTRACT, what, where=place, remedy=remedy))
+            path = re.sub(rf"\{{{re.escape(name)}(?=[:!}}])", f"{{{known}", path)
+        each.filepath = path
+    return errors
 
 
 def resolve_monitors(

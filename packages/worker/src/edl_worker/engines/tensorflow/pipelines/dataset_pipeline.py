@@ -219,17 +219,7 @@ class DatasetPipeline:
         self._check_end(dataset, source)
         if yields_batches(dataset) and (problem := batch_problem(dataset)) is not None:
             raise self._function.definition.error(*problem)
-        spec = dataset.element_spec
-        if isinstance(spec, tuple) and len(spec) > 3:
-            raise self._function.definition.error(
-                f"yields {len(spec)} parts per record",
-                "Yield (features, labels), or (features, labels, sample weights).",
-            )
-        if mode not in self._unlabelled and not (isinstance(spec, tuple) and len(spec) > 1):
-            raise self._function.definition.error(
-                f"yields no labels in mode {mode.name}",
-                "Yield (features, labels) unless mode is Mode.PREDICTION.",
-            )
+        self._check_parts(dataset.element_spec, mode)
         for step in dataset_lineage(dataset):
             if mode == Mode.PREDICTION and "Shuffle" in dataset_kind(step):
                 raise self._function.definition.error(
@@ -253,6 +243,26 @@ class DatasetPipeline:
                     "caches into a file, which the next task would read as its own",
                     "Leave out .cache(filename).",
                 )
+
+    def _check_parts(self, spec: Any, mode: Mode) -> None:
+        """Refuse examples that are no features with labels."""
+        if any(isinstance(each, tf.data.DatasetSpec) for each in tf.nest.flatten(spec)):
+            raise self._function.definition.error(
+                "yields datasets instead of tensors, as .window() does",
+                "Join the records of each: .window(5, drop_remainder=True).flat_map(lambda x, y: "
+                "tf.data.Dataset.zip((x.batch(5), y.batch(5)))), and choose the label that you "
+                "want, for example y[-1].",
+            )
+        if isinstance(spec, tuple) and len(spec) > 3:
+            raise self._function.definition.error(
+                f"yields {len(spec)} parts per record",
+                "Yield (features, labels), or (features, labels, sample weights).",
+            )
+        if mode not in self._unlabelled and not (isinstance(spec, tuple) and len(spec) > 1):
+            raise self._function.definition.error(
+                f"yields no labels in mode {mode.name}",
+                "Yield (features, labels) unless mode is Mode.PREDICTION.",
+            )
 
     def _check_end(self, dataset: tf.data.Dataset, source: tf.data.Dataset) -> None:
         if dataset.cardinality() != tf.data.INFINITE_CARDINALITY:

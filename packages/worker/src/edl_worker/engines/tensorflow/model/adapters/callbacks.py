@@ -90,6 +90,15 @@ def _check(definition: Definition, callback: keras.callbacks.Callback) -> None:
                 'Leave save_freq at "epoch"; --checkpoint-steps counts updates.',
             )
         return
+    schedule = getattr(callback, "schedule", None)
+    if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
+        kind = type(schedule).__name__
+        raise definition.error(
+            f"has {name}({kind}), but {name} takes a function of the epoch, and {kind} is a "
+            "schedule of updates",
+            f"Leave this callback out and give the optimizer the schedule: Adam({kind}(...)); or "
+            f"write a function: {name}(lambda epoch, rate: 0.01 * 0.9**epoch).",
+        )
     hooks = [hook for hook in _BATCH_HOOKS if _overrides(callback, hook)]
     if hooks:
         raise definition.error(

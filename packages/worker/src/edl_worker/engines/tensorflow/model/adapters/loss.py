@@ -88,6 +88,13 @@ def _loss_function(
             f"is {type_with_article(loss.value)}, not a loss",
             "Write loss(labels, predictions), or return a keras.losses.Loss.",
         )
+    if made := _made_function(loss):
+        settings = ", ".join(f"{each}=..." for each in loss.required_names())
+        call = f"{loss.value.__name__}({settings})"
+        raise written.error(
+            f"makes a loss, {made}, and is none itself",
+            f"Call it in the model file: loss = {call}.",
+        )
     bound = bind(loss, function, required=("labels", "outputs"), params=caller.params)
     branching = _BranchingLoss(bound)
     return LossFunction(
@@ -101,6 +108,20 @@ def _loss_function(
             else lambda y_true, y_pred: branching(outputs=y_pred, labels=y_true)
         },
     )
+
+
+def _made_function(loss: Definition) -> str:
+    """Return the loss that a function defines inside, if it takes neither labels nor outputs."""
+    known = PARAMETER_NAMES["labels"] | PARAMETER_NAMES["outputs"]
+    if not inspect.isfunction(loss.value) or known & set(loss.parameters()):
+        return ""
+    for each in loss.value.__code__.co_consts:
+        if not inspect.iscode(each):
+            continue
+        names = each.co_varnames[: each.co_argcount]
+        if len(names) > 1 and known & set(names):
+            return f"{each.co_name}({', '.join(names)})"
+    return ""
 
 
 def _keras_loss(

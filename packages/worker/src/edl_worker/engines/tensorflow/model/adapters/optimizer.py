@@ -33,6 +33,8 @@ SCHEDULES = (
 _ENTRY_POINTS = "edl.optimizers"
 """Where packages have further rules. The master, in the same environment, loads them."""
 
+_GREATEST_RATE = 1000.0
+"""Rates from here on make any model diverge."""
 _ALLREDUCE = "--strategy allreduce, which runs any optimizer"
 _REMEDY = "Return a Keras optimizer: tf.keras.optimizers.SGD(0.1)."
 
@@ -99,6 +101,11 @@ def check_supported(
             place,
             "Give a positive number, such as 0.01.",
         )
+    for inner in inner_optimizers(optimizer):
+        if (found := _find_excess(learning_rate_of(inner))) is not None:
+            raise _unsupported_error(
+                f"{signature} gives {name} {found}", place, _schedule_remedy(inner)
+            )
     if replicated:
         return
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
@@ -138,6 +145,33 @@ def check_supported(
             place,
             f"Leave it out; --update sync with --grads-to-wait does the same. Or use {_ALLREDUCE}.",
         )
+
+
+def _find_excess(rate: object) -> str | None:
+    """Return which rate of a schedule of Keras no model can learn with; None if there is none."""
+    kind = type(rate)
+    is_known = kind.__name__ in SCHEDULES and kind.__module__.startswith("keras.")
+    if not is_known or not isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
+        return None
+    for step in (0, 1, 10, 100, 1000):
+        value = float(keras.ops.convert_to_numpy(rate(step)))
+        if not 0 <= value < _GREATEST_RATE:
+            return (
+                f"the schedule {kind.__name__}, whose learning rate is {value:.3g} at update {step}"
+            )
+    return None
+
+
+def _schedule_remedy(optimizer: keras.optimizers.Optimizer) -> str:
+    settings = learning_rate_of(optimizer).get_config()
+    names = ("decay_steps", "decay_rate")
+    if all(name in settings for name in names) and settings["decay_rate"] > 1:
+        given = ", ".join(f"{name}={settings[name]:g}" for name in names)
+        return (
+            f"It got {given}: the number of updates comes before the rate of the decay, which is "
+            "below 1, as in ExponentialDecay(0.1, decay_steps=1000, decay_rate=0.96)."
+        )
+    return f"Correct its arguments: {settings}."
 
 
 def set_learning_rate(optimizers: Sequence[keras.optimizers.Optimizer], rate: float) -> None:
