@@ -12,6 +12,7 @@ from edl.core.plugins import PlugIns
 from edl.core.problem import Problem
 
 _KNOWN = {
+    "serve": "edl-serve",
     "sql": "edl-sql",
     "trace": "edl-watch",
     "zoo.verify": "edl-images",
