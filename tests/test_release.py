@@ -20,7 +20,7 @@ from tests import dev_cache
 
 PYTHONS = ("3.11", "3.12", "3.13")
 UV = Path(sys.executable).parent / "uv"
-INSTALLED = ("edl-client[convert,docker,kubernetes,mlflow,sql]", "edl-builder", "edl-master")
+INSTALLED = ("edl-client[convert,docker,keras,kubernetes,mlflow,sql]", "edl-builder", "edl-master")
 """With all that they need: proto, runtime and recordio, and no TensorFlow."""
 _PLUG_INS = ("edl.commands", "edl.queries", "edl.trackers", "edl.platforms")
 
@@ -275,5 +275,5 @@ def test_a_stamp_reaches_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for path in filter(Path.is_file, tmp_path.rglob("*")):
         assert f'=={before}"' not in path.read_text(), path
     dependencies = (tmp_path / "packages" / "client" / "pyproject.toml").read_text()
-    assert dependencies.count("==7.8.9") == 27
+    assert dependencies.count("==7.8.9") == 30
     assert release.stamp("7.8.9") == []

@@ -20,7 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RELEASED = (
     *("proto", "runtime", "recordio", "registry", "spans", "client", "convert", "sql", "mlflow"),
-    *("docker", "images", "kubernetes", "watch", "builder", "master", "worker", "compat", "serve"),
+    *("docker", "images", "keras", "kubernetes", "watch", "builder", "master", "worker", "compat"),
+    "serve",
 )
 """Folders of the distributions; the others are for tests."""
 

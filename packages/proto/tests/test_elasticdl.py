@@ -29,8 +29,8 @@ def test_spec_names_what_is_missing() -> None:
 
 
 def test_unknown_names_are_attribute_errors() -> None:
-    with pytest.raises(AttributeError, match="fit"):
-        _ = elasticdl.fit
+    with pytest.raises(AttributeError, match="fitted"):
+        _ = elasticdl.fitted
 
 
 def test_importing_it_is_light_and_train_says_what_it_needs() -> None:
@@ -49,3 +49,20 @@ except (AttributeError, ModuleNotFoundError) as error:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=True
     )
     assert "edl" in done.stdout
+
+
+def test_fit_says_which_package_it_needs() -> None:
+    code = """
+import sys
+sys.modules["edl_keras"] = None
+import elasticdl
+try:
+    elasticdl.fit
+except AttributeError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=True
+    )
+    assert "elasticdl.fit needs edl-keras" in done.stdout
+    assert "pip install edl-keras" in done.stdout

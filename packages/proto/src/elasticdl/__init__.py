@@ -1,8 +1,9 @@
 """The package that model files and Python scripts import.
 
 ``Mode`` and ``ElasticDLSpec`` are for model files. ``train``, ``evaluate``, ``predict``,
-``resume``, ``export``, ``convert_data`` and ``load_data`` are the Python API. They belong to the
-client and are imported on first use, so that the image of a worker needs no client.
+``resume``, ``export``, ``convert_data``, ``load_data``, ``fit`` and ``job`` are the Python API.
+They belong to the client and what plugs into it, and are imported on first use, so that the image
+of a worker needs neither.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ __all__ = [
     "convert_data",
     "evaluate",
     "export",
+    "fit",
+    "job",
     "load_data",
     "predict",
     "resume",
@@ -44,6 +47,8 @@ _LAZY_NAMES = {
     "export": "edl.api",
     "convert_data": "edl.data_api",
     "load_data": "edl.data_api",
+    "fit": "edl_keras.fit",
+    "job": "edl_keras.job",
     "EdlError": "edl_proto.errors",
     "DataError": "edl.api_errors",
     "ErrorCode": "edl.api_errors",
@@ -63,6 +68,11 @@ def __getattr__(name: str) -> Any:
     try:
         module = importlib.import_module(_LAZY_NAMES[name])
     except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "edl_keras":
+            raise AttributeError(
+                f"elasticdl.{name} needs edl-keras, which is not installed here: "
+                "pip install edl-keras"
+            ) from error
         if error.name not in ("edl", "edl.api", "edl.api_errors", "edl.data_api"):
             raise
         raise AttributeError(

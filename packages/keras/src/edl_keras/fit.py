@@ -1,0 +1,216 @@
+"""``elasticdl.fit``: the ``fit`` of a Keras model as a job of several workers."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Unpack
+
+import keras
+import numpy as np
+
+from edl.plugins.backends import JobBackend
+from edl.plugins.errors import EdlError, error_of, for_python
+from edl.plugins.job_status import JobStatus
+from edl.plugins.jobs import JobWatcher, api, job_catalog
+from edl_keras.arguments import KERAS_ARGUMENTS, FitOptions, FitPlan, plan_fit
+from edl_keras.callbacks import LocalCallbacks
+from edl_keras.errors import wrong_model
+from edl_keras.fit_data import ArrayData
+from edl_keras.history import EpochDisplay
+from edl_keras.model_file import MODEL_DEF, write_zoo
+from edl_keras.trained_weights import load_weights
+from edl_runtime.local import job_directory
+
+MEASURED_RECORDS = 2000
+"""The number of training records on which the metrics of an epoch are measured."""
+
+
+@for_python
+def fit(
+    model: keras.Model, x: Any = None, y: Any = None, **options: Unpack[FitOptions]
+) -> keras.callbacks.History:
+    """Train a compiled Keras model in a job; the model has the trained weights afterwards.
+
+    Args:
+        model: begins with the weights that it has.
+        x: arrays, a table, or a finite pipeline of ``tf.data``.
+        y: the labels.
+        options: the arguments of Keras's ``fit``, and options of ``elasticdl.train`` such as
+            ``num_workers``. Of all workers together, ``batch_size`` examples make one update.
+
+    Returns:
+        The loss and the metrics of each epoch.
+
+    Raises:
+        EdlError: an argument is wrong, or the job failed or was stopped.
+    """
+    plan = plan_fit(model, x, y, dict(options))
+    folder = _make_folder(plan.job)
+    try:
+        _write(plan, folder)
+        given = _job_options(plan, folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    try:
+        api.train(**given)
+    except BaseException:
+        with job_catalog() as catalog:
+            is_submitted = catalog.has(plan.job)
+        if not is_submitted:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    history = _follow(plan, Path(given["output"]), folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    return history
+
+
+def _make_folder(job: str) -> Path:
+    parent = job_directory.home() / "fits"
+    parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return Path(tempfile.mkdtemp(prefix=f"{job}-", dir=parent))
+
+
+def _write(plan: FitPlan, folder: Path) -> None:
+    """Write all that the job reads."""
+    data, model = plan.data, plan.model
+    if not model.built:
+        _build(model, data)
+    rows = np.arange(data.count)
+    if plan.shuffle:
+        rows = np.random.default_rng(plan.seed).permutation(rows)
+    training = folder / "train.recordio"
+    compiled = model.get_compile_config()
+    has_metrics = compiled.get("metrics") or compiled.get("weighted_metrics")
+    measured = {"data": str(training), "records": min(data.count, MEASURED_RECORDS)}
+    write_zoo(
+        folder / "zoo",
+        model,
+        keras.tree.map_structure(lambda array: array[:1], data.x),
+        plan.layout,
+        plan.callbacks.in_job,
+        {
+            "batch_size": plan.minibatch_size,
+            "training_metrics": measured if has_metrics else None,
+        },
+    )
+    optimizer, model.optimizer = model.optimizer, None  # only the weights of layers travel
+    try:
+        model.save_weights(folder / "initial.weights.h5")
+    finally:
+        model.optimizer = optimizer
+    data.write(training, plan.layout, rows)
+    if plan.validation is not None:
+        plan.validation.write(
+            folder / "validation.recordio", plan.layout, np.arange(plan.validation.count)
+        )
+
+
+def _build(model: keras.Model, data: ArrayData) -> None:
+    """Call a model once, as Keras's own ``fit`` does, so that it has weights."""
+    try:
+        model(keras.tree.map_structure(lambda array: array[:1], data.x))
+    except Exception as error:  # a user's call raises what it likes
+        lines = str(error).strip().splitlines()
+        raise wrong_model(
+            f"the model cannot be called with a row of x: {lines[0] if lines else error!r}",
+            "Give arrays that fit its inputs: model(x[:1]) has to work.",
+        ) from error
+
+
+def _job_options(plan: FitPlan, folder: Path) -> dict[str, Any]:
+    options = {
+        "output": folder / "model",
+        "num_workers": 1,
+        "embedding_threshold": 0,  # large embeddings are layers of the model afterwards, too
+        **{name: value for name, value in plan.job_options.items() if value is not None},
+        "model_zoo": folder / "zoo",
+        "model_def": MODEL_DEF,
+        "data": folder / "train.recordio",
+        "init_from": folder / "initial.weights.h5",
+        "num_epochs": plan.epochs,
+        "minibatch_size": plan.minibatch_size,
+        "seed": plan.seed,
+        "shuffle": plan.shuffle,
+        "name": plan.job,
+        "detach": True,
+    }
+    if plan.validation is not None:
+        options["validation_data"] = folder / "validation.recordio"
+    if plan.callbacks.tensorboard_dir:
+        options.setdefault("tensorboard_dir", plan.callbacks.tensorboard_dir)
+    return options
+
+
+def _follow(plan: FitPlan, output: Path, folder: Path) -> keras.callbacks.History:
+    """Watch the job, and give its weights to the model at the end."""
+    callbacks = LocalCallbacks(plan.callbacks.here, plan.model, plan.epochs)
+    show = print if plan.verbose else _ignore
+    with job_catalog() as catalog:
+        backend = catalog.find(plan.job)
+        show(f"The job {plan.job} trains {plan.model.name}; edl dashboard {plan.job} shows it.")
+        display = EpochDisplay(backend, plan.job, plan.epochs, callbacks, show)
+        callbacks.begin()
+        try:
+            status = JobWatcher(backend, plan.job, display).run()
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(
+                f"The job {plan.job} continues. edl wait {plan.job} waits for its end; then"
+                f' model.load_weights("{output}/model.keras") gives the model its weights.'
+                f" edl stop {plan.job} ends it. Its data is in {folder}."
+            )
+            raise
+        if status.failure is not None:
+            raise _of_fit(backend, status, folder)
+    load_weights(plan.model, output)
+    history = display.history(plan.model)
+    plan.model.history = history
+    callbacks.end(display.last)
+    return history
+
+
+def _of_fit(backend: JobBackend, status: JobStatus, folder: Path) -> EdlError:
+    """Return the error of a job, with a remedy that fits a program; drop data of no use."""
+    assert status.failure is not None
+    error = error_of(status.failure)
+    steps = backend.continuation.next_steps(status)
+    if status.epochs_done or not error.remedy.endswith(steps):
+        return error
+    shutil.rmtree(folder, ignore_errors=True)
+    remedy = f"{error.remedy.removesuffix(steps)}Then call fit again."
+    return EdlError(error.code, error.what, where=error.where, remedy=remedy, detail=error.detail)
+
+
+def _signature() -> inspect.Signature:
+    """Return the arguments by name and default, for ``help(elasticdl.fit)`` and for editors."""
+    either, keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        inspect.Parameter("model", either),
+        *(inspect.Parameter(name, either, default=None) for name in ("x", "y")),
+        *(
+            inspect.Parameter(name, keyword, default=default)
+            for name, default in {**KERAS_ARGUMENTS, **_JOB_ARGUMENTS}.items()
+        ),
+        inspect.Parameter("job_options", inspect.Parameter.VAR_KEYWORD),
+    ]
+    return inspect.Signature(parameters, return_annotation=keras.callbacks.History)
+
+
+def _ignore(text: str) -> None:
+    """Show nothing."""
+
+
+_JOB_ARGUMENTS: dict[str, Any] = {
+    "num_workers": 1,
+    "platform": None,
+    "name": None,
+    "seed": 0,
+    "output": None,
+}
+"""The most common options of jobs, and their defaults."""
+
+_function: Any = fit
+_function.__signature__ = _signature()

@@ -1,0 +1,96 @@
+"""What a job reports of its epochs: a ``History`` as that of Keras, and lines while it runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from edl.plugins.backends import JobBackend
+from edl.plugins.job_status import JobEvent, JobStatus, LogChoice
+from edl_keras.callbacks import LocalCallbacks
+from edl_keras.model_file import REPORT
+
+Logs = dict[str, float]
+
+
+class EpochDisplay:
+    """A ``JobDisplay`` that follows the epochs of a job of ``fit``.
+
+    Args:
+        backend: has the job.
+        epochs: how many there are to be.
+        callbacks: get the values of each epoch.
+        show: takes a line about each epoch.
+    """
+
+    def __init__(
+        self,
+        backend: JobBackend,
+        job: str,
+        epochs: int,
+        callbacks: LocalCallbacks,
+        show: Callable[[str], object],
+    ) -> None:
+        self._logs = backend.logs(job, LogChoice("worker"))
+        self._epochs = epochs
+        self._callbacks = callbacks
+        self._show = show
+        self._since_s = time.monotonic()
+        self._found: dict[int, Logs] = {}
+
+    def update(self, status: JobStatus) -> None:
+        """Read what the workers have reported since the last call."""
+        for line in self._logs.poll(final=status.state.is_over):
+            if line.text.startswith(REPORT):
+                self._take(json.loads(line.text.removeprefix(REPORT)))
+
+    def show_event(self, event: JobEvent) -> None:
+        """Show warnings of the job."""
+        if event.severity in ("warning", "error") and event.kind != "JobFailed":
+            self._show(event.message)
+
+    def say(self, text: str) -> None:
+        """Show a message."""
+        self._show(text)
+
+    def close(self) -> None:
+        """Do nothing, as lines stay where they are."""
+
+    def history(self, model: keras.Model) -> keras.callbacks.History:
+        """Return the values of all epochs, as Keras's own ``fit`` returns them."""
+        history = keras.callbacks.History()
+        history.set_model(model)
+        history.set_params({"epochs": self._epochs, "steps": None, "verbose": 0})
+        history.on_train_begin()
+        for epoch in sorted(self._found):
+            history.on_epoch_end(epoch, self._found[epoch])
+        return history
+
+    @property
+    def last(self) -> Logs:
+        """The values of the last epoch so far."""
+        return self._found[max(self._found)] if self._found else {}
+
+    def _take(self, report: dict[str, Any]) -> None:
+        """Take the values of an epoch; after a loss of workers, an epoch may be reported twice."""
+        epoch, logs = int(report["epoch"]), _in_order(report["logs"])
+        is_new = epoch not in self._found
+        self._found[epoch] = logs
+        if not is_new:
+            return
+        now = time.monotonic()
+        shown = " - ".join(f"{name}: {value:.4g}" for name, value in logs.items())
+        self._show(f"Epoch {epoch + 1}/{self._epochs} - {now - self._since_s:.0f}s - {shown}")
+        self._since_s = now
+        self._callbacks.end_epoch(epoch, logs)
+
+
+def _in_order(logs: Logs) -> Logs:
+    """Return the values in Keras's order: of the training, of the validation, the rate."""
+    ranks = {"learning_rate": 2}
+    names = sorted(logs, key=lambda name: (ranks.get(name, name.startswith("val_")), name))
+    return {name: logs[name] for name in names}
