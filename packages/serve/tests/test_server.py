@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_serve.instances import Records
+from edl_serve.instances import EncodedInstances
 from edl_serve.server import MAX_BODY_BYTES, build_app
 from recordio import example
 from recordio.description import DataDescription, DataField, Form
@@ -29,7 +29,7 @@ class Doubler:
     data = DataDescription(Form.EXAMPLES, (DataField("x", "float"), DataField("<b>", "bytes")))
     about: ClassVar[dict[str, Any]] = {"metrics": {"loss": math.nan}}
 
-    def predict(self, records: Records) -> list[dict[str, Any]]:
+    def predict(self, records: EncodedInstances) -> list[dict[str, Any]]:
         values = [float(example.decode(content)["x"][0]) for content in records.contents]
         if -1 in values:
             raise EdlError(ErrorCode.SHAPE_MISMATCH, "minus one", where="x", remedy="Send more.")

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from edl_proto.errors import EdlError
-from edl_serve.instances import Records
+from edl_serve.instances import EncodedInstances
 
-Predict = Callable[[Records], list[dict[str, Any]]]
+Predict = Callable[[EncodedInstances], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    records: Records
+    records: EncodedInstances
     answer: asyncio.Future[list[dict[str, Any]]]
 
 
@@ -38,7 +38,7 @@ class Batcher:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="predict")
         self._running: asyncio.Task[None] | None = None
 
-    async def predict(self, records: Records) -> list[dict[str, Any]]:
+    async def predict(self, records: EncodedInstances) -> list[dict[str, Any]]:
         """Return the predictions of records, in their order.
 
         Raises:
@@ -82,7 +82,7 @@ class Batcher:
     def _compute(self, requests: Sequence[_Request]) -> list[list[dict[str, Any]] | Exception]:
         contents = [content for request in requests for content in request.records.contents]
         try:
-            found = self._predict(Records(contents, requests[0].records.columns))
+            found = self._predict(EncodedInstances(contents, requests[0].records.columns))
         except Exception as error:
             if len(requests) == 1 or not isinstance(error, EdlError):
                 return [error] * len(requests)

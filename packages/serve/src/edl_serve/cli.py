@@ -42,7 +42,7 @@ def serve(model: str, port: int, host: str, name: str, postprocess: str | None) 
     Requests have records as they were before training: the model file's own input function reads
     them. The address is that of TensorFlow Serving, POST /v1/models/NAME:predict; a page to try
     the model is at /. Requests that come at the same time are computed together. There is no
-    authentication: whoever reaches the port can use the model. Ctrl-C ends the server.
+    authentication: all who reach the port can use the model. Ctrl-C ends the server.
     """
     with errors_as_output(None):
         _serve(model, port, host, name or _name_of(model), postprocess or "")

@@ -18,8 +18,8 @@ _BASE64 = "b64"
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
-    """Records of one request.
+class EncodedInstances:
+    """The records of one request.
 
     Attributes:
         contents: one for each instance.
@@ -30,7 +30,7 @@ class Records:
     columns: tuple[str, ...] = ()
 
 
-def encode_instances(instances: Any, data: DataDescription | None) -> Records:
+def encode_instances(instances: Any, data: DataDescription | None) -> EncodedInstances:
     """Return the records that instances stand for.
 
     Args:
@@ -44,13 +44,15 @@ def encode_instances(instances: Any, data: DataDescription | None) -> Records:
     if not isinstance(instances, list) or not instances:
         raise _error("there are no instances", "Send a list of at least one instance.")
     if data is None:
-        return Records([_bytes_of(one, f"instances[{at}]") for at, one in enumerate(instances)])
+        return EncodedInstances(
+            [_bytes_of(one, f"instances[{at}]") for at, one in enumerate(instances)]
+        )
     for at, instance in enumerate(instances):
         _check_names(instance, data, f"instances[{at}]")
     if data.form is Form.TABLE:
         return _encode_rows(instances, data)
     kinds = {field.name: field.kind for field in data.fields}
-    return Records(
+    return EncodedInstances(
         [
             example.encode(
                 {
@@ -96,7 +98,7 @@ def _show_names(data: DataDescription) -> str:
     return "{" + ", ".join(f'"{name}": …' for name in data.names) + "}"
 
 
-def _encode_rows(instances: Sequence[Mapping[str, Any]], data: DataDescription) -> Records:
+def _encode_rows(instances: Sequence[Mapping[str, Any]], data: DataDescription) -> EncodedInstances:
     columns = tuple(name for name in data.names if name in instances[0])
     for at, instance in enumerate(instances):
         if set(instance) != set(columns):
@@ -105,7 +107,7 @@ def _encode_rows(instances: Sequence[Mapping[str, Any]], data: DataDescription) 
                 f"instances[{at}] and instances[0] differ in {', '.join(other)}",
                 "Send instances with the same columns; null is an empty cell.",
             )
-    return Records(
+    return EncodedInstances(
         [
             join_row(_cell(instance[name], f"instances[{at}].{name}") for name in columns)
             for at, instance in enumerate(instances)

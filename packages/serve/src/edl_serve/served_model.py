@@ -13,7 +13,7 @@ import numpy as np
 
 import recordio
 from edl_proto.errors import EdlError, ErrorCode
-from edl_serve.instances import Records
+from edl_serve.instances import EncodedInstances
 from edl_worker.codec.jobs import parse_job
 from edl_worker.engines.tensorflow.framework import TensorFlow
 from edl_worker.tasks.loaded_model import LoadedModel, load
@@ -61,7 +61,7 @@ class ServedModel:
         """Import the framework, which takes seconds."""
         self._framework.prepare()
 
-    def predict(self, records: Records) -> list[dict[str, Any]]:
+    def predict(self, records: EncodedInstances) -> list[dict[str, Any]]:
         """Return the outputs of the model for each record, by name.
 
         The first call loads the model: its shapes are those of these records.
@@ -98,7 +98,7 @@ class ServedModel:
         self._loaded = model
         return found
 
-    def _batches(self, model: LoadedModel, records: Records) -> Iterator[Any]:
+    def _batches(self, model: LoadedModel, records: EncodedInstances) -> Iterator[Any]:
         return model.engine.source.batches(
             lambda: iter([list(records.contents)]),
             mode=Mode.PREDICTION,
@@ -107,7 +107,7 @@ class ServedModel:
             columns=records.columns or None,
         )
 
-    def _load(self, records: Records) -> LoadedModel:
+    def _load(self, records: EncodedInstances) -> LoadedModel:
         with tempfile.TemporaryDirectory(prefix="edl-serve-") as folder:
             spec = {
                 "name": "serve",
@@ -121,7 +121,7 @@ class ServedModel:
             return load(parse_job(json.dumps(spec)), context, self._framework)
 
 
-def _write(records: Records, folder: Path) -> str:
+def _write(records: EncodedInstances, folder: Path) -> str:
     """Write records into a file as a job reads them, and return its path."""
     if records.columns:
         place = folder / "instances.csv"

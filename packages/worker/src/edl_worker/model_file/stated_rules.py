@@ -18,7 +18,7 @@ _INSTRUCTION = re.compile(
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`'\"])|\n\s*\n")
 _RECEIVED = re.compile(r"\b[Rr]eceived:? `?(\w+)=(.+?)`?\.?$")
 _CLASS = re.compile(r"(?:[Rr]eceived|got):? .*?<class '[\w.]*\.(\w+)'>")
-_LONGEST = 240
+_MAX_CHARACTERS = 240
 
 
 def explain_rule(error: BaseException, line: str) -> str:
@@ -37,15 +37,16 @@ def explain_rule(error: BaseException, line: str) -> str:
     ):
         kind = given.group(1)
         return f"Write {kind}(...), which makes an object, instead of the class {kind}."
-    stated = [each for each in sentences if 0 < len(each) <= _LONGEST and _RULE.search(each)]
+    stated = [each for each in sentences if 0 < len(each) <= _MAX_CHARACTERS and _RULE.search(each)]
     if not stated:
         return ""
     rule = next((each for each in stated if _INSTRUCTION.search(each)), stated[0])
     rule = re.sub(r"[;,]? ?Received:?.*$", "", rule)
-    return f"Correct {_given(error, sentences) or 'the values'} in this line: {rule.rstrip('.')}."
+    subject = _describe_argument(error, sentences) or "the values"
+    return f"Correct {subject} in this line: {rule.rstrip('.')}."
 
 
-def _given(error: BaseException, sentences: list[str]) -> str:
+def _describe_argument(error: BaseException, sentences: list[str]) -> str:
     """Return ``name=value`` of the argument that an exception is about; empty if unknown."""
     found = next((match for each in sentences if (match := _RECEIVED.search(each))), None)
     if found is None:

@@ -33,7 +33,7 @@ SCHEDULES = (
 _ENTRY_POINTS = "edl.optimizers"
 """Where packages have further rules. The master, in the same environment, loads them."""
 
-_GREATEST_RATE = 1000.0
+_MAX_RATE = 1000.0
 """Rates from here on make any model diverge."""
 _ALLREDUCE = "--strategy allreduce, which runs any optimizer"
 _REMEDY = "Return a Keras optimizer: tf.keras.optimizers.SGD(0.1)."
@@ -155,7 +155,7 @@ def _find_excess(rate: object) -> str | None:
         return None
     for step in (0, 1, 10, 100, 1000):
         value = float(keras.ops.convert_to_numpy(rate(step)))
-        if not 0 <= value < _GREATEST_RATE:
+        if not 0 <= value < _MAX_RATE:
             return (
                 f"the schedule {kind.__name__}, whose learning rate is {value:.3g} at update {step}"
             )
