@@ -35,7 +35,7 @@ Config = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ModelCopy:
-    """What makes a copy of a model, without its weights.
+    """A description of a model that makes it again, without its weights.
 
     Attributes:
         config: of the model, as Keras describes it; or the name of its ``class`` and the
