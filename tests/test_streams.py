@@ -71,3 +71,25 @@ def test_each_record_trains_once_though_worker_and_master_die(
     assert "StreamEnded" in kinds
     assert kinds.count("WindowEnded") >= -(-RECORDS // WINDOW)
     assert "window 3/3" in edl("status", name).out
+
+
+def test_a_worker_may_start_when_all_files_have_trained_and_are_gone(
+    edl: Edl, arrivals: Arrivals, tmp_path: Path
+) -> None:
+    name, output = "stream", tmp_path / "model"
+    arrivals.add(5)
+    edl(
+        *("train", "--model-zoo", "model_zoo", "--model-def", "counting"),
+        *("--params", f"size={RECORDS}", "--data", str(arrivals.folder), "--window", str(WINDOW)),
+        *("--minibatch-size", "16", "--strategy", "parameter-server"),
+        *("--output", str(output), "--name", name, "--detach"),
+    )
+    eventually(lambda: is_trained(edl, name), "the first files are trained")
+    for path in arrivals.folder.iterdir():
+        path.unlink()
+    os.kill(edl.workers(name)[0], signal.SIGKILL)
+    eventually(lambda: event_kinds(edl, name).count("WorkerReady") == 2, "a worker has replaced it")
+    arrivals.add(5)
+    eventually(lambda: records_trained(edl, name) == RECORDS, "all files are trained")
+    assert edl("stop", name).out == "stream succeeded\n"
+    check(output, RECORDS, epochs=1)

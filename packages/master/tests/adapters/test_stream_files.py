@@ -52,6 +52,19 @@ def fail(error: pytest.ExceptionInfo[EdlError]) -> tuple[ErrorCode.ValueType, st
     return error.value.code, error.value.what
 
 
+def test_the_first_records_are_kept(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_files, "_SAMPLE_BYTES", 10)
+    folder.add("a.recordio")
+    os.remove(folder.add("removed.recordio", "0"))
+    first = folder.add("b.recordio", "12345", "67890", "1")
+    folder.open().discover()
+    os.remove(first)
+    stream = folder.open()
+    folder.add("c.recordio", "2")
+    stream.discover()
+    assert folder.open().sample == stream.sample == (b"12345", b"67890")
+
+
 def test_new_files_are_discovered_once_and_keep_their_numbers(folder: Folder) -> None:
     second = folder.add("b.recordio", "3", "4")
     stream = folder.open()

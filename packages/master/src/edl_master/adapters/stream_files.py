@@ -8,6 +8,7 @@ records have trained.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import threading
@@ -29,6 +30,9 @@ from recordio.description import DataDescription, description_from_json
 _OPTION = "--data"
 _FIRST = "the first file of the stream"
 
+_SAMPLE_RECORDS, _SAMPLE_BYTES = 1024, 1 << 20
+"""Of the stream's first records, which are kept: their file may be gone when a worker starts."""
+
 _FILES_AT_ONCE = 1000
 """So many are opened before their records are passed on: the first of many should not wait."""
 
@@ -49,7 +53,8 @@ class SplitLog:
     """The files of a stream in the order of their discovery, on the disk.
 
     Args:
-        path: one line of JSON for each file, in order; the first line describes their fields.
+        path: one line of JSON for each file, in order; the first line describes their fields and
+            has the first records.
 
     Attributes:
         path: as above.
@@ -57,6 +62,7 @@ class SplitLog:
         names: of all files without passwords, by their numbers.
         versions: of all files as they were discovered, by their numbers.
         description: of their columns or features; None: not known.
+        sample: the first records.
     """
 
     def __init__(self, path: Path) -> None:
@@ -65,13 +71,16 @@ class SplitLog:
         self.names: list[str] = []
         self.versions: list[str] = []
         self.description: DataDescription | None = None
+        self.sample: tuple[bytes, ...] = ()
         self._nbytes = 0
         """Of whole lines; what follows them was not written to its end, and so was not used."""
         if path.exists():
             self._nbytes = path.read_bytes().rfind(b"\n") + 1
         if self._nbytes:
             first, *lines = self._read_lines()
-            self.description = description_from_json(json.loads(first))
+            about = json.loads(first)
+            self.sample = tuple(map(base64.b64decode, about.pop("sample", ())))
+            self.description = description_from_json(about)
             self._add(_Entry(**json.loads(line)) for line in lines)
 
     def _add(self, entries: Iterable[_Entry]) -> None:
@@ -87,15 +96,23 @@ class SplitLog:
         with self.path.open("rb") as file:
             return file.read(self._nbytes).splitlines()
 
-    def append(self, entries: Sequence[_Entry], description: DataDescription | None) -> None:
+    def append(
+        self,
+        entries: Sequence[_Entry],
+        description: DataDescription | None,
+        sample: Sequence[bytes] = (),
+    ) -> None:
         """Add files; when this returns, they are on the disk, and if it fails, none is added.
 
         Args:
             description: of the fields of all files; a log that has files keeps its own.
+            sample: the first records; likewise.
         """
         lines = [json.dumps(asdict(entry)) for entry in entries]
         if not self._nbytes:
-            lines.insert(0, json.dumps(description.as_json() if description else {}))
+            kept = [base64.b64encode(record).decode() for record in sample]
+            about = description.as_json() if description else {}
+            lines.insert(0, json.dumps({**about, "sample": kept}))
         content = "".join(f"{line}\n" for line in lines).encode()
         with self.path.open("ab") as file:
             file.truncate(self._nbytes)  # of what an attempt on a full disk has left
@@ -104,6 +121,7 @@ class SplitLog:
         if not self._nbytes:
             flush(self.path.parent)
             self.description = description
+            self.sample = tuple(sample)
         self._nbytes += len(content)
         self._add(entries)
 
@@ -135,6 +153,11 @@ class StreamFiles:
     def names(self) -> Sequence[str]:
         """The names of all files that were discovered, by their numbers, without passwords."""
         return self._log.names
+
+    @property
+    def sample(self) -> tuple[bytes, ...]:
+        """The first records of the stream, on which a worker tries the model."""
+        return self._log.sample
 
     def compare(self, validation: DataSet | None) -> ComparedData:
         """Return the fields that all files have: those of the first file, which must be there.
@@ -214,7 +237,8 @@ class StreamFiles:
         known = self._log.description if first else files[0].description
         if known is not None:
             notes += [note for file in files for note in compare_file(known, file, _FIRST)]
-        self._log.append([_describe(file) for file in files], known)
+        sample = () if first else _read_sample(files)
+        self._log.append([_describe(file) for file in files], known, sample)
         for number, file in enumerate(files, first):
             self._add(number, file)
         splits = (
@@ -259,6 +283,21 @@ class StreamFiles:
         with self._lock:
             files = {part.file: self._files[part.file] for part in records}
         return locate(files, records)
+
+
+def _read_sample(files: Sequence[DataFile]) -> Sequence[bytes]:
+    """Return the first records of the first file that has any."""
+    sample: list[bytes] = []
+    nbytes = 0
+    file = next((file for file in files if file.index.records), None)
+    if file is not None:
+        source = recordio.open_source(file.uri, format=file.format, version=file.version)
+        for record in source.read(0, _SAMPLE_RECORDS, hint=file.index.block(0)):
+            nbytes += len(record)
+            if sample and nbytes > _SAMPLE_BYTES:
+                break
+            sample.append(record)
+    return sample
 
 
 def _find_missing(uris: Sequence[str]) -> str:

@@ -42,6 +42,11 @@ class JobData:
         return self._data_of(lease.task.type).locate(lease.records)
 
     @property
+    def sample(self) -> tuple[bytes, ...]:
+        """The first records of a stream; none if the data is complete."""
+        return self.stream.sample if self.stream is not None else ()
+
+    @property
     def files(self) -> Mapping[TaskType, Sequence[str]]:
         """Names of the files that tasks of each type read."""
         names = {type_: self._data_of(type_).names for type_ in TaskType}

@@ -337,7 +337,13 @@ class MasterServices:
         tasks = TasksServicer(
             self.controller,
             JobParameters(self.plane, self._model, group) if self._trains else None,
-            TaskFiles(state.data.locate, state.storage.output, compared.columns, compared.content),
+            TaskFiles(
+                state.data.locate,
+                state.storage.output,
+                compared.columns,
+                compared.content,
+                state.data.sample,
+            ),
             WorkerRecords(
                 self.worker_counters,
                 self.timeline,

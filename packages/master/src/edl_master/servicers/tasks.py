@@ -52,12 +52,14 @@ class TaskFiles:
         results: what tasks write; None for jobs that write nothing.
         columns: those that the model file gets of rows of CSV, in order.
         description: of the data, for a trained model.
+        sample: the first records of a stream.
     """
 
     records: Callable[[LeaseGranted], Sequence[task_pb2.RecordRange]]
     results: JobOutput | None
     columns: tuple[str, ...] = ()
     description: bytes = b""
+    sample: tuple[bytes, ...] = ()
 
     def completing(self, lease: HeldLease, records: int) -> AbstractContextManager[None]:
         """Open the context in which the job is asked whether a task is complete."""
@@ -154,6 +156,7 @@ class TasksServicer(task_pb2_grpc.TasksServicer):
             heartbeat_every_s=self._heartbeat_every_s,
             metrics_token=self._metrics_token,
             columns=self._files.columns,
+            sample=self._files.sample,
         )
 
     def Ready(

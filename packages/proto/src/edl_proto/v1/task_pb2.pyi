@@ -531,6 +531,7 @@ class RegisterReply(_message.Message):
     HEARTBEAT_EVERY_S_FIELD_NUMBER: _builtins.int
     METRICS_TOKEN_FIELD_NUMBER: _builtins.int
     COLUMNS_FIELD_NUMBER: _builtins.int
+    SAMPLE_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """of the master; changes at each restart of the master"""
     heartbeat_every_s: _builtins.float
@@ -542,6 +543,10 @@ class RegisterReply(_message.Message):
     def columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """CSV only: the columns that the model file gets, in the order of the training data."""
 
+    @_builtins.property
+    def sample(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Streams only: the first records, on which a worker tries the model. Their file may be gone."""
+
     def __init__(
         self,
         *,
@@ -550,10 +555,11 @@ class RegisterReply(_message.Message):
         heartbeat_every_s: _builtins.float = ...,
         metrics_token: _builtins.str = ...,
         columns: _abc.Iterable[_builtins.str] | None = ...,
+        sample: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "heartbeat_every_s", b"heartbeat_every_s", "incarnation", b"incarnation", "job", b"job", "metrics_token", b"metrics_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "heartbeat_every_s", b"heartbeat_every_s", "incarnation", b"incarnation", "job", b"job", "metrics_token", b"metrics_token", "sample", b"sample"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

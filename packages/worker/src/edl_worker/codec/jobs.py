@@ -79,7 +79,7 @@ def decode_registration(reply: task_pb2.RegisterReply) -> Registration:
     """
     check_complete(reply.job)
     return Registration(
-        replace(decode_job(reply.job), columns=tuple(reply.columns)),
+        replace(decode_job(reply.job), columns=tuple(reply.columns), sample=tuple(reply.sample)),
         reply.heartbeat_every_s,
         reply.metrics_token,
         open_metrics=reply.job.serving.metrics_auth == "none",

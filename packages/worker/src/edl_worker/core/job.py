@@ -140,6 +140,7 @@ class JobDescription:
         grace_s: time from SIGTERM to SIGKILL.
         exported_job: the job whose model this one exports; empty: its own.
         columns: of CSV: those that the model file gets, in order; empty: those of each file.
+        sample: the first records of a stream; empty: they are in the data.
     """
 
     name: str
@@ -157,3 +158,4 @@ class JobDescription:
     grace_s: float
     exported_job: str
     columns: tuple[str, ...] = ()
+    sample: tuple[bytes, ...] = ()

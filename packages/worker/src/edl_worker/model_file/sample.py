@@ -16,6 +16,8 @@ from edl_worker.model_file.input_pipeline import reading_error
 from edl_worker.model_file.row_order import RowOrder, find_order, own_reader_error
 from elasticdl.python.common.constants import Mode
 
+_FIRST_FILE = "the first file of the stream"
+
 
 def first_batch(file: BatchSource, job: JobDescription, mode: Mode, minibatch_size: int) -> Batch:
     """Return the first minibatch that the model file makes of the job's data.
@@ -46,12 +48,17 @@ def first_batch(file: BatchSource, job: JobDescription, mode: Mode, minibatch_si
 
 
 def first_records(file: BatchSource, job: JobDescription, count: int) -> Iterator[Records]:
-    """Yield the first records of each file of a job's data.
+    """Yield the first records of each file of a job's data, or of a stream.
 
     Raises:
         RecordError: there is no data, or it cannot be opened.
         EdlError: the model file cannot read the columns in their order.
     """
+    if job.sample and not file.reads_records:
+        records = list(job.sample[:count])
+        order = find_order(job.columns, job.columns)
+        yield Records(0, lambda: iter([records]), order, place_by_number(_FIRST_FILE))
+        return
     for uri in recordio.expand(list(job.data)):
         source = recordio.open_source(uri, format=job.data_format or None)
         order = find_order(source.columns or (), job.columns)
