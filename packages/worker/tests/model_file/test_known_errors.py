@@ -37,7 +37,7 @@ from edl_worker.model_file.known_names import did_you_mean
         ("types [float32, <NOT CONVERTIBLE TO TENSOR>] that don't all match", "tf.sparse.to_dense"),
         ("Cannot convert '64' to a shape.", "keras.Input((64,))"),
         ("relu() missing 1 required positional argument: 'x'", 'activation="relu"'),
-        ("f() missing 1 required positional argument: 'y'", "a value for 'y'"),
+        ("f() missing 1 required positional argument: 'y'", "Give 'y' to f()"),
         (
             "Only input tensors may be passed as positional arguments. The following argument "
             "value should be passed as a keyword argument: <Dense name=dense, built=False>",

@@ -100,12 +100,12 @@ def test_the_line_of_a_layer_in_a_list() -> None:
 @pytest.mark.parametrize(
     ("make", "remedy"),
     [
-        (lambda: layers.Dropout(20), "Correct rate=20 in this line"),
+        (lambda: layers.Dropout(20), "Correct rate=20 in `"),
         (lambda: layers.Dense("32"), "units='32'"),
         (lambda: layers.Bidirectional(layers.LSTM), "Write LSTM(...), which makes an object"),
         (
             lambda: keras.callbacks.ModelCheckpoint("best.h5", save_weights_only=True),
-            "filepath='best.h5' in this line: When using `save_weights_only=True`",
+            "must end in `.weights.h5`",
         ),
         (
             lambda: keras.applications.MobileNetV2(

@@ -221,7 +221,9 @@ def bind(
         _match_unknown(
             unknown,
             remaining=[a for a in required if a not in arguments.values()],
-            in_order=[a for a in (*required, *optional) if a not in arguments.values()]
+            in_order=[
+                a for a in (*required, *optional) if a not in arguments.values() and a != "metadata"
+            ]
             if by_position
             else [],
         )

@@ -17,6 +17,17 @@ _ROOT_ERROR = re.compile(r"^\(\d+\) [A-Z_]+: +")
 # TensorFlow puts a place in its own iterators in front of an error of a pipeline.
 _PIPELINE_HEAD = re.compile(r"^Error in user-defined function passed to .*? transformation.*?: ")
 
+# What TensorFlow says about the node of an operation whose arguments have no fitting shapes.
+_NODE = re.compile(
+    r"\.? *for '\{\{node [^}]*\}\} = (\w+)\[.*?\]\(.*?\)'"
+    r"(?: with input shapes: ((?:\[[^\]]*\](?:, )?)+))?.*",
+    re.S,
+)
+_TENSOR_LIST = re.compile(r" ?Inputs received: \[<KerasTensor.*?\]", re.S)
+_AUTOGRAPH_NAME = re.compile(r"(?:[\w.]+\.<locals>\.)+(?:tf__)?(?=\w+\(\)|<lambda>)")
+_OF_ONE = ("StridedSlice", "Reshape", "GatherV2", "Transpose", "ExpandDims")
+"""Operations whose other arguments are no data."""
+
 _MIN_WRAPPED = 20
 """Characters of a line that may go on in the next one."""
 
@@ -29,8 +40,8 @@ def text_of(error: BaseException) -> str:
         return ""
 
 
-def message_of(error: BaseException) -> str:
-    """Return an error's message in one line, without what Keras and TensorFlow add."""
+def clean_text(error: BaseException) -> str:
+    """Return the text of an error without what Keras and TensorFlow add."""
     text = text_of(error)
     keras = _KERAS_MESSAGE.search(text)
     if keras:
@@ -38,7 +49,24 @@ def message_of(error: BaseException) -> str:
     text = _ANSI.sub("", text)
     text = _AUTOGRAPH_HEAD.sub("", text)
     text = _INFERENCE_HEAD.sub("", text)
-    text = _ITERATOR_HEAD.sub("", _TENSORFLOW_NOISE.sub("", text))
+    text = _AUTOGRAPH_NAME.sub("", _TENSOR_LIST.sub("", _NODE.sub(_name_operation, text)))
+    return _ITERATOR_HEAD.sub("", _TENSORFLOW_NOISE.sub("", text))
+
+
+def _name_operation(match: re.Match[str]) -> str:
+    """Return the operation of a node and the shapes that it got."""
+    operation, shapes = match.groups()
+    if not shapes:
+        return f": {operation}"
+    given = shapes.rstrip(", ")
+    if operation in _OF_ONE:
+        given = given[: given.index("]") + 1]
+    return f": {operation} of {given}"
+
+
+def message_of(error: BaseException) -> str:
+    """Return an error's message in one line, without what Keras and TensorFlow add."""
+    text = clean_text(error)
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
     if not lines:
         return ""

@@ -18,7 +18,7 @@ from edl_worker.model_file import keras_2
 from edl_worker.model_file.error_messages import message_of
 from edl_worker.model_file.framework_types import dtype_name, is_tensorflow_error, leaves
 from edl_worker.model_file.known_errors import explain
-from edl_worker.model_file.raising_layer import find_layer, place_in_list
+from edl_worker.model_file.raising_layer import RaisingLayer, find_layer, place_in_list
 from edl_worker.model_file.stated_rules import explain_rule
 
 _Parameters = ParamSpec("_Parameters")
@@ -288,25 +288,22 @@ def user_code_error(
     if is_out_of_memory(error):
         code, name, remedy = ErrorCode.SYSTEM, "an out-of-memory error", _MORE_MEMORY
         raising = None
-    if frames and raising is not None:
-        at = place_in_list(error, frames[-1].filename, frames[-1].line)
-        frames[-1] = dataclasses.replace(frames[-1], line=at)
-    line = _source_line(frames[-1].filename, frames[-1].line) if frames else ""
+    line = _find_source(error, frames)
     known = explain(error, message, line)
     if known is not None:
-        message = known.message or message.partition(". ")[0]
+        message = known.message or re.split(r"(?<!\bvs)\. ", message)[0]
     what = f"{action} {name}: {message}" if message else f"{action} {name}"
     if known is not None and known.meaning:
         function = frames[-1].function if frames else "<module>"
         owner = "the model" if function == "<module>" else function
         what = f"{_find_owner(error, root) or owner} {known.meaning}"
-    elif raising is not None and raising.got and isinstance(error, _ABOUT_ARGUMENTS):
+    elif raising is not None and raising.got and _is_about_arguments(error):
         what = f"{what.rstrip('.')}; {raising}"
     found = raising.remedy(message) if raising is not None else ""
     if not found and known is not None:
         found = known.remedy
-    if not found and frames and _is_raised_by_library(error):
-        found = explain_rule(error, line)
+    elif not found and frames and _is_raised_by_library(error):
+        found = _find_remedy(error, line, raising)
     return EdlError(
         code,
         what,
@@ -314,6 +311,27 @@ def user_code_error(
         remedy=found or remedy,
         detail=user_traceback(error, frames),
     )
+
+
+def _find_source(error: BaseException, frames: list[UserFrame]) -> str:
+    """Return the line that raised; the last frame gets the place of the layer in a list."""
+    if not frames:
+        return ""
+    at = place_in_list(error, frames[-1].filename, frames[-1].line)
+    frames[-1] = dataclasses.replace(frames[-1], line=at)
+    return _source_line(frames[-1].filename, frames[-1].line)
+
+
+def _find_remedy(error: BaseException, line: str, raising: RaisingLayer | None) -> str:
+    """Return what to do about an error that no table has; empty if nothing shows that."""
+    if found := explain_rule(error, line):
+        return found
+    has_hint = raising is not None and raising.got and _is_about_arguments(error)
+    return raising.hint if raising is not None and has_hint else ""
+
+
+def _is_about_arguments(error: BaseException) -> bool:
+    return isinstance(error, _ABOUT_ARGUMENTS) or is_tensorflow_error(error, "InvalidArgumentError")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -25,6 +25,7 @@ _REGISTER = (
     "@keras.saving.register_keras_serializable(), or load the file with "
     'custom_objects={{"{0}": {0}}}.'
 )
+_UNNAMED_WEIGHT = re.compile(r"\badd_(?:weight|variable)\(\s*(f?['\"][^'\"]*['\"])")
 _MADE_LOSS = re.compile(r"\blosses\.([A-Z]\w+)\(\w+, \w+\)")
 
 BEYOND_TABLE = re.compile(r"indices\[([\d, ]+)\] = (-?\d+) is not in \[0, (\d+)\)")
@@ -35,7 +36,8 @@ _LOOKUP_NODE = re.compile(r"\b([\w/.]+)/(?:Resource)?Gather\w*")
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (r"no attribute '(numpy|item|tolist)'|numpy\(\) is only available", _NO_VALUES, ""),
     (
-        r"Iterating over a symbolic|Using a symbolic `?tf.Tensor`? as a Python `?bool",
+        r"Iterating over a symbolic|Using a symbolic `?tf.Tensor`? as a Python `?bool"
+        r"|condition of (?:if|while) statement expected to be",
         "The function is traced, so its tensors have no values for Python's if, while and for. "
         "Use tf.cond, tf.where and operations on whole tensors.",
         "",
@@ -72,11 +74,12 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         r"can be added to a Sequential model",
         "Give keras.Sequential one list of layers, such as [keras.Input((2,)), "
-        "keras.layers.Dense(3)].",
+        "keras.layers.Dense(3)]. A class becomes a layer by a call, Flatten(), and a function by "
+        "keras.layers.Lambda(function).",
         "",
     ),
     (
-        r"Cannot convert a symbolic tf.Tensor|not '(?:SymbolicTensor|Tensor|KerasTensor)'$",
+        r"Cannot convert a symbolic tf.Tensor|not '?(?:SymbolicTensor|Tensor|KerasTensor)'?$",
         _NO_VALUES,
         "",
     ),
@@ -114,7 +117,30 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "keras.activations.{0}. Other functions need a value for x.",
         "",
     ),
+    (
+        r"takes (\d+) positional arguments? but (\d+) (?:was|were) given",
+        "It is called with {1} arguments, and takes {0}. .map and .filter give a function each "
+        "part of an example: lambda features, label: ...; a metric or loss gets (labels, "
+        "predictions).",
+        "",
+    ),
+    (
+        r"^(?!.*__init__)(\w+)\(\) missing \d+ required positional arguments?: (.*)$",
+        "Give {1} to {0}(), or a default. If you pass the function itself, leave the brackets out: "
+        ".map(parse). It gets as many arguments as an example has parts: a record is one.",
+        "",
+    ),
     (r"missing \d+ required positional arguments?: (.*)$", "Give it a value for {0}.", ""),
+    (
+        r"got multiple values for argument '(\w+)'",
+        "Name all arguments: {0} is also the first one without a name.",
+        "",
+    ),
+    (
+        r"`inputs` values must be KerasTensors",
+        "Begin the model with keras.Input(shape): its inputs are no values.",
+        "",
+    ),
     (
         r"Only input tensors may be passed as positional arguments.*<(\w+) name=",
         "Call the layer with its input: keras.layers.{0}(...)(x) instead of keras.layers.{0}(...).",
@@ -161,7 +187,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "",
     ),
     (
-        r"No such file or directory[:']|File not found: filepath=",
+        r"No such file or directory|File not found: filepath=",
         "Jobs run in a folder of their own: name a file of the model zoo with "
         "pathlib.Path(__file__).with_name(...), and others by their whole path.",
         "",
@@ -187,6 +213,28 @@ def explain(error: BaseException, message: str, line: str = "") -> Explanation |
         message: of the exception, as users see it.
         line: of the model file that raised it.
     """
+    if (special := _explain_by_form(error, message, line)) is not None:
+        return special
+    for pattern, remedy, meaning in _KNOWN:
+        match = re.search(pattern, message)
+        if match is not None:
+            groups = [each or "" for each in match.groups()]
+            return Explanation(remedy.format(*groups) if groups else remedy, meaning)
+    for find in _FINDERS:
+        if (near := find(error, message)) is not None:
+            return Explanation(near)
+    return None
+
+
+def _explain_by_form(error: BaseException, message: str, line: str) -> Explanation | None:
+    """Return what an exception means of which more than the message tells that."""
+    if (named := _UNNAMED_WEIGHT.search(line)) is not None:
+        return Explanation(
+            f"Name the arguments, whose first is the shape: add_weight(name="
+            f"{named.group(1)}, shape=..., initializer=...)."
+        )
+    if isinstance(error, NotImplementedError) and not message:
+        return Explanation(_name_missing_method(error))
     if mixed := keras_2.find_mixture(error):
         return Explanation(keras_2.REMEDY, message=f"{mixed} does not work with Keras 3")
     if (parsing := explain_parsing(error, message, line)) is not None:
@@ -202,15 +250,15 @@ def explain(error: BaseException, message: str, line: str = "") -> Explanation |
     if "symbolic" in message and (made := _MADE_LOSS.search(line)) is not None:
         what = f"the class {made.group(1)} gets the labels as its settings"
         return Explanation(call_of_loss(made.group(1)), message=what)
-    for pattern, remedy, meaning in _KNOWN:
-        match = re.search(pattern, message)
-        if match is not None:
-            groups = [each or "" for each in match.groups()]
-            return Explanation(remedy.format(*groups) if groups else remedy, meaning)
-    for find in _FINDERS:
-        if (near := find(error, message)) is not None:
-            return Explanation(near)
     return None
+
+
+def _name_missing_method(error: BaseException) -> str:
+    """Return which method a class must define: the one that raised."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    kind = type(frames[-1].f_locals.get("self")).__name__ if frames else ""
+    name = frames[-1].f_code.co_name if frames else "it"
+    return f"Define {name}(...) in the class {kind}." if kind != "NoneType" else f"Define {name}."
 
 
 def enough_rows(greatest: int) -> str:

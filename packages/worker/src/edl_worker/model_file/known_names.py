@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+_MOST_KEYS = 40
 INIT_FIRST = "Begin __init__ of the class with super().__init__(), before it sets attributes."
 
 _CHOICES = re.compile(
@@ -49,6 +50,15 @@ _REMOVED = {
     "np_utils": "Use keras.utils.to_categorical.",
 }
 """What to use for what TensorFlow 2 and Keras 3 no longer have."""
+
+_METHODS = {
+    "minimize": "Compute the gradients with tf.GradientTape, and end with "
+    "self.optimizer.apply(gradients, variables).",
+    "get_gradients": "Compute the gradients with tf.GradientTape.",
+    "fit_generator": "A job trains the model: leave this call out.",
+    "predict_classes": "edl predict --postprocess argmax gives the classes.",
+}
+"""What to use for methods that Keras 3 no longer has."""
 
 _PLACES = (
     *("keras.ops", "keras.layers", "keras.losses", "keras.metrics", "keras.optimizers"),
@@ -120,11 +130,33 @@ def find_attribute(error: BaseException, message: str) -> str | None:
         module, name = _public_name(match.group(1)), match.group(2)
         near = did_you_mean(name, dir(_find_module(module)))
         return replacement_of(module, name) or near
-    if not isinstance(error, AttributeError) or owner is None or not error.name:
+    if not (match := re.match(r"'(\w+)' object has no attribute '(\w+)'", message)):
         return None
-    if _is_unfinished(owner, error.name):
+    kind, name = match.groups()
+    # Keras raises some errors anew, too.
+    owner = owner if owner is not None else _find_self(error, kind)
+    if owner is None:
+        return None
+    if _is_unfinished(owner, name):
         return INIT_FIRST
-    return did_you_mean(error.name, [name for name in dir(owner) if not name.startswith("_")])
+    if name in _METHODS:
+        return _METHODS[name]
+    near = did_you_mean(name, [each for each in dir(owner) if not each.startswith("_")])
+    layers = sys.modules.get("keras.layers")
+    if near is None and layers is not None and isinstance(owner, layers.Layer):
+        return (
+            f"Create it in __init__, such as self.{name} = keras.layers.Dense(8), or in "
+            f"build: self.{name} = self.add_weight(shape=..., name={name!r})."
+        )
+    return near
+
+
+def _find_self(error: BaseException, kind: str) -> Any:
+    """Return the object of a class whose method raised an error; None if there is none."""
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        if type(found := frame.f_locals.get("self")).__name__ == kind:
+            return found
+    return None
 
 
 def _public_name(module: str) -> str:
@@ -189,6 +221,12 @@ def _made_by(module: ModuleType, kind: str) -> Iterator[str]:
 
 def find_keyword(error: BaseException, message: str) -> str | None:
     """Return a suggestion for a keyword that a layer or an optimizer of Keras does not take."""
+    call = re.search(
+        r"(\w+)(?:\.__init__)?\(\) got an unexpected keyword argument '(\w+)'", message
+    )
+    if call is not None:
+        made = _find_callable(call.group(1), error)
+        return _choose_parameter(call.group(2), made) if made is not None else None
     match = re.search(
         r"(?:keyword arguments passed to \w+|Argument\(s\) not recognized): \{'(\w+)'", message
     )
@@ -196,8 +234,45 @@ def find_keyword(error: BaseException, message: str) -> str | None:
     owner = next((each["self"] for each in reversed(frames) if "self" in each), None)
     if match is None or owner is None:
         return None
-    names = [name for name in inspect.signature(type(owner)).parameters if name != "kwargs"]
-    return did_you_mean(match.group(1), names) or f"It takes {', '.join(names)}."
+    return _choose_parameter(match.group(1), type(owner))
+
+
+def _find_callable(name: str, error: BaseException) -> Any:
+    """Return the class or function of Keras, or of the file that calls it, with a name."""
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        if callable(found := frame.f_locals.get(name, frame.f_globals.get(name))):
+            return found
+    found = [getattr(_find_module(place), name, None) for place in _PLACES]
+    return next((each for each in found if callable(each)), None)
+
+
+def _choose_parameter(given: str, owner: Any) -> str:
+    """Return which parameter is meant, or all that there are."""
+    if given == "batch_input_shape" or given == "input_shape":
+        return "Begin the model with keras.Input(shape), without the dimension of the examples."
+    try:
+        parameters = inspect.signature(owner).parameters
+    except (TypeError, ValueError):
+        return f"Leave {given} out."
+    names = [name for name in parameters if name not in ("self", "args", "kwargs")]
+    near = did_you_mean(given, [name for name in names if not name.endswith(f"_{given}")])
+    return near or f"It takes {', '.join(names) or 'no arguments'}."
+
+
+def find_key(error: BaseException, message: str) -> str | None:
+    """Return which keys the dictionary has that lacks one."""
+    if not isinstance(error, KeyError):
+        return None
+    key = message.strip("'\"")
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        for name, value in frame.f_locals.items():
+            if not isinstance(value, dict) or key in value or not 0 < len(value) <= _MOST_KEYS:
+                continue
+            if name.startswith("_") or not all(isinstance(each, str) for each in value):
+                continue
+            near = did_you_mean(key, list(value))
+            return f"{near or ''} {name} has {', '.join(value)}.".lstrip()
+    return None
 
 
 def find_choice(error: BaseException, message: str) -> str | None:
@@ -212,7 +287,7 @@ def find_choice(error: BaseException, message: str) -> str | None:
 
 
 FINDERS: tuple[Callable[[BaseException, str], str | None], ...] = (
-    *(find_attribute, find_import, find_identifier, find_keyword, find_choice),
+    *(find_attribute, find_import, find_identifier, find_keyword, find_key, find_choice),
 )
 """Each returns a suggestion for a name, or None if the exception is about none."""
 

@@ -50,6 +50,41 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "not {0} with this delimiter (field_delim); edl data inspect FILE shows them.",
     ),
     (
+        r"Length for attr 'output_(?:shapes|types)' of 0 must be at least",
+        "the function that .map calls returns nothing",
+        "End this function with return, as in return features, label.",
+    ),
+    (
+        r"Input serialized must be a scalar",
+        "tf.io.parse_single_example got a batch of records",
+        "Use tf.io.parse_example, which parses all records of a batch, or leave .batch(...) out.",
+    ),
+    (
+        r"'dense_defaults' has DataType (\w+) not in list",
+        "no feature of a record has the type {0}",
+        "Describe it with tf.int64, tf.float32 or tf.string, and cast the values afterwards: "
+        "tf.cast(x, tf.{0}).",
+    ),
+    (
+        r"Attempting to slice scalar input",
+        "an index is taken of a single value",
+        "A tf.io.FixedLenFeature([], ...) is one value: leave the index out, or describe the "
+        "feature with its number of values, [2].",
+    ),
+    (
+        r"slice index (-?\d+) of dimension (\d+) out of bounds",
+        "",
+        "Indexes begin with 0 and end before the length; edl data inspect FILE shows how many "
+        "values a feature has.",
+    ),
+    (
+        r"Unknown image file format",
+        "the bytes are not those of an image file",
+        "Decode the feature that has the file, and not the record. Bytes of pixels without a "
+        "format are read with tf.io.decode_raw(x, tf.uint8); edl data inspect FILE shows features.",
+    ),
+    (r"'SparseTensor' object is not subscriptable", "a value is a sparse tensor", _DENSE),
+    (
         r"'images' contains no shape",
         "the number of dimensions of the image is not known before it is decoded",
         "Write tf.io.decode_image(x, channels=3, expand_animations=False), or decode_jpeg or "
@@ -157,6 +192,11 @@ def explain_parsing(error: BaseException, message: str, line: str) -> Explanatio
         message = error.object.decode(errors="replace")
     if (field := _FIELD.search(message)) is not None:
         return Explanation(_correct_field(*field.groups()))
+    if "values to unpack" in message and (data := re.search(r"= *(data|inputs)$", line)):
+        return Explanation(
+            f"{data.group(1)} has the features and labels, and sample weights only if the input "
+            f"function yields them: x, y = {data.group(1)}."
+        )
     for pattern, clearer, remedy in _KNOWN:
         if (match := re.search(pattern, message)) is not None:
             groups = match.groups()

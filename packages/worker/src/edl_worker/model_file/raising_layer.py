@@ -80,11 +80,33 @@ class RaisingLayer:
             int(ranks.group(1)) > int(ranks.group(2)) and len(self.got) == 1
         ):
             return self._add_dimension(self.got[0])
+        if re.search(r"expects \d+ input\(s\), but it received", message):
+            return self._one_of_many()
         if len({len(each.shape) for each in self.got}) > 1:
             return self._equal_dimensions()
         if isinstance(getattr(self.layer, "axis", None), int) and "index out of range" in message:
             return f"axis={self.layer.axis} is no dimension of what it gets; {self}."
+        if self.kind in ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum"):
+            return (
+                "Give all of them one shape, for example with a keras.layers.Dense or Conv2D of as "
+                f"many units on the way: {self}."
+            )
         return ""
+
+    @property
+    def hint(self) -> str:
+        """What to do if nothing more is known."""
+        return f"Change the arguments of {self.kind}, or what it gets: {self}."
+
+    def _one_of_many(self) -> str:
+        """Return how to give a layer one of the tensors that it got."""
+        makers = {each.name for each in self.got}
+        if len(makers) == 1 and (name := makers.pop()):
+            return (
+                f"{name} returns {len(self.got)} tensors, such as states (return_state=True): take "
+                "the one that you need, x, *states = ..."
+            )
+        return "Join the tensors first: keras.layers.concatenate([a, b])."
 
     def _call_with(self, name: str) -> str:
         """Return how to call a layer that lacks an argument."""

@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 import traceback
 
-from edl_worker.model_file.error_messages import text_of
+from edl_worker.model_file.error_messages import clean_text
 
 _RULE = re.compile(
     r"\b(?:must|should|requires?|expects?|expected|needs?|please|only|instead|at (?:least|most)"
-    r"|cannot|deprecated|not (?:supported|allowed|recognized)|has to|have to|in order to|use)\b",
+    r"|cannot|deprecated|not (?:support(?:ed)?|allowed|recognized)|has to|have to|use)\b",
     re.I,
 )
 _INSTRUCTION = re.compile(
     r"^(?:please|use|consider|make sure|try|pass|set|you (?:should|must))\b", re.I
 )
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`'\"])|\n\s*\n")
+_SENTENCE = re.compile(r"(?<=[.!?])(?<!vs\.)\s+(?=[A-Z`'\"])|\n\s*\n")
 _RECEIVED = re.compile(r"\b[Rr]eceived:? `?(\w+)=(.+?)`?\.?$")
 _CLASS = re.compile(r"(?:[Rr]eceived|got):? .*?<class '[\w.]*\.(\w+)'>")
+_SHAPES = re.compile(r": (\w+) of (\[.*\])$")
+_UNEQUAL = re.compile(r"Incompatible shapes: (\S+) vs\. (\S+)")
 _MAX_CHARACTERS = 240
 
 
@@ -31,7 +33,20 @@ def explain_rule(error: BaseException, line: str) -> str:
     """
     if not isinstance(error, ValueError | TypeError | NotImplementedError):
         return ""
-    sentences = [" ".join(each.split()) for each in _SENTENCE.split(text_of(error))]
+    text = re.sub(r"^\w+Error: ", "", clean_text(error))
+    sentences = [" ".join(each.split()) for each in _SENTENCE.split(text)]
+    shown = f"`{line}`" if 0 < len(line) <= _MAX_CHARACTERS // 2 else "this line"
+    if (unequal := _UNEQUAL.search(sentences[0])) is not None:
+        one, other = unequal.groups()
+        return (
+            f"Give both sides of the operation in {shown} one shape, or lengths of 1, which are "
+            f"repeated: one has {one}, the other {other}."
+        )
+    if (shapes := _SHAPES.search(sentences[0])) is not None:
+        return (
+            f"Make the shapes fit in {shown}, for example with tf.reshape or x[..., tf.newaxis]: "
+            f"{shapes.group(1)} gets {shapes.group(2)}."
+        )
     if (given := _CLASS.search(" ".join(sentences))) and re.search(
         rf"\b{given.group(1)}\b(?!\()", line
     ):
@@ -41,9 +56,10 @@ def explain_rule(error: BaseException, line: str) -> str:
     if not stated:
         return ""
     rule = next((each for each in stated if _INSTRUCTION.search(each)), stated[0])
-    rule = re.sub(r"[;,]? ?Received:?.*$", "", rule)
-    subject = _describe_argument(error, sentences) or "the values"
-    return f"Correct {subject} in this line: {rule.rstrip('.')}."
+    rule = re.sub(r"[;,.]? ?[Rr]eceived:? \S+=.*$", "", rule)
+    argument = _describe_argument(error, sentences)
+    place = f"{argument} in {shown}" if argument else shown
+    return f"Correct {place}: {rule.rstrip('.')}."
 
 
 def _describe_argument(error: BaseException, sentences: list[str]) -> str:

@@ -124,7 +124,85 @@ CASES = [
         "keras.optimizers.schedules.CosineDecay(0.1, 100))]",
         "Adam(CosineDecay(...))",
     ),
+    (
+        "model",
+        "x = keras.Input((2,))\n"
+        "model = keras.Model(x, layers.Dense(3)(layers.Add()([x, layers.Dense(4)(x)])))",
+        "Give all of them one shape",
+    ),
+    (
+        "model",
+        "x = keras.Input((2,))\ny = layers.LSTM(4, return_state=True)(layers.Reshape((2, 1))(x))\n"
+        "model = keras.Model(x, layers.Dense(3)(y))",
+        "lstm returns 3 tensors",
+    ),
+    ("model", NET.replace("dense(x)", "dense(tf.matmul(x, tf.ones((3, 3))))"), "MatMul gets [8,2]"),
+    (
+        "model",
+        "class Own(layers.Layer):\n    def call(self, x):\n        return tf.matmul(x, self.w)\n"
+        "model = keras.Sequential([keras.Input((2,)), Own(), layers.Dense(3)])",
+        "self.w = self.add_weight(",
+    ),
+    (
+        "model",
+        NET + "    def train_step(self, data):\n        x, y, weights = data\nmodel = Net()",
+        "x, y = data",
+    ),
+    (
+        "optimizer",
+        "optimizer = keras.optimizers.Adam(0.01, momentum=0.9)",
+        "It takes learning_rate",
+    ),
+    ("loss", LOSS.replace("from_logits", "from_logit"), "Did you mean from_logits?"),
+    (
+        "loss",
+        "import math\ndef loss(y_true, y_pred):\n    return math.log(y_pred[0, 0])",
+        "operations of TensorFlow",
+    ),
+    ("more", "metrics = [lambda labels: 1.0]", "(labels, predictions)"),
+    (
+        "more",
+        "class Own(keras.metrics.Metric):\n"
+        "    def update_state(self, labels, outputs, sample_weight=None):\n        pass\n"
+        "metrics = [Own()]",
+        "Define result(...) in the class Own",
+    ),
+    (
+        "more",
+        "class Own(keras.metrics.Metric):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.total = self.add_weight(name='total', initializer='zeros')\n"
+        "    def update_state(self, labels, outputs, sample_weight=None):\n"
+        "        self.total += tf.reduce_sum(outputs)\n"
+        "    def result(self):\n        return self.total\nmetrics = [Own()]",
+        "self.total.assign_add(x)",
+    ),
+    ("more", "callbacks = [keras.callbacks.EarlyStopping(patients=3)]", "Did you mean patience?"),
+    ("more", "callbacks = [keras.callbacks.LambdaCallback(on_epoch_finish=print)]", "on_epoch_end"),
+    (
+        "more",
+        "class Own(keras.callbacks.Callback):\n    def on_epoch_end(self, epoch):\n        pass\n"
+        "callbacks = [Own()]",
+        "def on_epoch_end(self, epoch, logs=None)",
+    ),
     # the data
+    ("parse", PARSE.replace("return r[", "r["), "End this function with return"),
+    ("parse", PARSE.replace("map(parse)", "batch(4).map(parse)"), "tf.io.parse_example"),
+    ("parse", PARSE.replace("map(parse)", "map(parse())"), ".map(parse)"),
+    ("parse", PARSE.replace("parse(record)", "parse(record, y)"), "a record is one"),
+    ("parse", PARSE.replace("([2], tf.float32)", "([2], tf.int32)"), "tf.int64, tf.float32"),
+    ("parse", PARSE.replace("([2], tf.float32)", "([], tf.float32)"), "is one value"),
+    ("parse", PARSE.replace('["x"][0]', '["x"][5]'), "Indexes begin with 0"),
+    ("parse", PARSE.replace('["x"][0]', '["X"][0]'), "Did you mean x? r has x."),
+    (
+        "parse",
+        PARSE.replace("return r[", "tf.reshape(r['x'], [3])\n        return r["),
+        "Reshape gets [2]",
+    ),
+    (
+        "parse",
+        PARSE.replace("(dataset, mode)", "(dataset, batch_size, mode)"),
+        "a value in --params",
+    ),
     ("parse", PARSE.replace("map(parse)", "map(parse).window(4)"), ".flat_map("),
     (
         "parse",

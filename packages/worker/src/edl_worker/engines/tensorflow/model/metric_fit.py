@@ -143,3 +143,23 @@ def _list_metrics(metrics: MetricDefinitions) -> list[Any]:
 def _is_of_keras(metric: keras.metrics.Metric) -> bool:
     """Whether a metric is one that Keras documents: neither the file's own nor a container."""
     return getattr(keras.metrics, type(metric).__name__, None) is type(metric)
+
+
+def find_replaced_variable(metric: keras.metrics.Metric) -> tuple[str, str] | None:
+    """Return what is wrong, and what to do, if a metric has a tensor in place of a variable."""
+    for part in (metric, *metric.metrics) if hasattr(metric, "metrics") else (metric,):
+        if type(part).__module__.startswith("keras."):
+            continue
+        attributes = {name: each for name, each in vars(part).items() if not name.startswith("_")}
+        held = {id(each) for value in attributes.values() for each in tf.nest.flatten(value)}
+        lost = [variable for variable in part.variables if id(variable) not in held]
+        names = [name for name, value in attributes.items() if isinstance(value, tf.Tensor)]
+        if lost and names:
+            name = names[0]
+            return (
+                f"update_state of the metric {type(part).__name__} replaces the variable "
+                f"self.{name} by a tensor",
+                f"Write self.{name}.assign_add(x) instead of self.{name} += x, and "
+                f"self.{name}.assign(x) instead of self.{name} = x.",
+            )
+    return None

@@ -19,6 +19,7 @@ import tensorflow as tf
 from edl_proto.printable import one_line
 from edl_worker.core.batch import Batch
 from edl_worker.engines.tensorflow.model.description import AS_IN_KERAS, LOSS, ModelFileDescription
+from edl_worker.engines.tensorflow.model.metric_fit import find_replaced_variable
 from edl_worker.model_file.errors import trial_error
 from edl_worker.model_file.zoo import compatibility
 
@@ -129,6 +130,8 @@ class MetricComputation:
         self._value_names = tuple(n for n in values if n not in self._keras)
         for name, metric in self._keras.items():
             metric.update_state(labels, outputs)
+            if (replaced := find_replaced_variable(metric)) is not None:
+                raise self._description.contract_error(*replaced, self._description.metrics.place)
             metric.reset_state()
             if _is_compiled(metric) and not metric.variables:
                 continue  # an empty list of metrics

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from typing import Any
 
@@ -11,6 +12,7 @@ from edl_worker.model_file import keras_2
 from edl_worker.model_file.arguments import Definition
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.errors import type_with_article
+from edl_worker.model_file.known_names import did_you_mean
 from edl_worker.model_file.zoo import compatibility
 
 log = logging.getLogger(__name__)
@@ -55,7 +57,8 @@ def adapt_callbacks(definition: Definition, caller: DefinitionCaller) -> Callbac
                 f"has {type_with_article(each)}, which is not a Keras callback",
                 keras_2.REMEDY
                 if keras_2.package_of(type(each))
-                else "Return a list of keras.callbacks.Callback.",
+                else "Return a list of keras.callbacks.Callback. A function becomes one with "
+                "keras.callbacks.LambdaCallback(on_epoch_end=function).",
             )
     called = [each for each in found if not _is_done_already(each)]
     for each in called:
@@ -99,6 +102,7 @@ def _check(definition: Definition, callback: keras.callbacks.Callback) -> None:
             f"Leave this callback out and give the optimizer the schedule: Adam({kind}(...)); or "
             f"write a function: {name}(lambda epoch, rate: 0.01 * 0.9**epoch).",
         )
+    _check_hooks(definition, callback)
     hooks = [hook for hook in _BATCH_HOOKS if _overrides(callback, hook)]
     if hooks:
         raise definition.error(
@@ -112,6 +116,38 @@ def _check(definition: Definition, callback: keras.callbacks.Callback) -> None:
             f"has {name}, whose restore_best_weights only works in EarlyStopping",
             "Derive the callback from keras.callbacks.EarlyStopping.",
         )
+
+
+def _check_hooks(definition: Definition, callback: keras.callbacks.Callback) -> None:
+    """Refuse hooks with names that nothing calls, or that cannot be called as Keras does it."""
+    name, known = type(callback).__name__, dir(keras.callbacks.Callback)
+    hooks = [hook for hook in known if hook.startswith("on_")]
+    is_lambda = isinstance(callback, keras.callbacks.LambdaCallback)
+    own = {*vars(callback), *vars(type(callback))} if not is_lambda else set(vars(callback))
+    for each in sorted(own - set(known)):
+        near = did_you_mean(each, hooks) if each.startswith("on_") else None
+        if near and not any(hook in own for hook in hooks if hook in near):
+            raise definition.error(
+                f"has {name} with {each}, which nothing calls",
+                "Use on_epoch_begin, on_epoch_end, on_train_begin or on_train_end.",
+            )
+    for hook, count in (("on_epoch_begin", 2), ("on_epoch_end", 2), ("on_train_begin", 1)):
+        if hook in own and not _takes(getattr(callback, hook), count):
+            arguments = "epoch, logs=None" if count > 1 else "logs=None"
+            raise definition.error(
+                f"has {name}, whose {hook} does not take ({arguments.removesuffix('=None')})",
+                f"Write def {hook}(self, {arguments}).",
+            )
+
+
+def _takes(function: Any, count: int) -> bool:
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # a function without a signature, such as print
+        return True
+    return True
 
 
 def _overrides(callback: keras.callbacks.Callback, name: str) -> bool:
