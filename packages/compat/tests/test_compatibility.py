@@ -126,3 +126,32 @@ def test_existing_names_are_not_replaced() -> None:
     with compatibility.provide_removed_names():
         assert all(getattr(tf, name) is value for name, value in before.items())
         assert tf.math.log is not tf.log
+
+
+KERAS_2_STEP = """
+import keras
+import tensorflow as tf
+
+class Net(keras.Model):
+    def call(self, x):
+        return x + 3.0
+
+    def train_step(self, data):
+        x, y = data
+        found = self(x)
+        self.compiled_loss(y, found, regularization_losses=self.losses)
+        self.compiled_metrics.update_state(y, found)
+        return {metric.name: metric.result() for metric in self.metrics}
+
+net = Net()
+net.compile(loss="mse", metrics=["mae"])
+net.compute_loss(y=tf.zeros([2, 1]), y_pred=net(tf.zeros([2, 1])))
+found = net.train_step((tf.zeros([2, 1]), tf.zeros([2, 1])))
+"""
+
+
+def test_a_step_of_keras_2_returns_its_loss_and_metrics(zoo: ZooFolder) -> None:
+    found, _ = run(zoo, KERAS_2_STEP)
+    assert isinstance(found, dict)
+    assert float(found["loss"]) == 9.0
+    assert float(found["compile_metrics"]["mae"]) == 3.0

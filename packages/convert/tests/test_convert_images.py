@@ -79,6 +79,8 @@ def test_images_that_do_not_fit_each_other(edl: Call, photos: Path) -> None:
     PIL.Image.fromarray(np.zeros((5, 5), np.uint8)).save(photos / "dog" / "9.png")
     done = edl("data", "convert", "photos", "--to", "out", code=3)
     assert "9.png" in done.err
+    assert "2 sizes: 4 of 2x3, 1 of 5x5" in done.err
+    assert "9.png, which is 5x5" in done.err
     assert "--size 2x3" in done.err
     edl("data", "convert", "photos", "--size", "2x3", "--to", "out")
     PIL.Image.fromarray(np.zeros((2, 3, 3), np.uint8)).save(photos / "dog" / "9.png")

@@ -140,6 +140,11 @@ def _served_names() -> list[tuple[Any, str, Any, Any]]:
     provide(keras.layers, "DenseFeatures", dense_features)
     with suppress(UnsupportedVersion):  # then TensorFlow's own error says what is wrong
         handle_keras_tensors(_on_keras_tensors)
+    names += [
+        (keras.Model, name, value, getattr(keras.Model, name))
+        for name, value in _STEPS_OF_KERAS_2.items()
+        if hasattr(keras.Model, name)
+    ]
     base = optimizer_base_class()
     names.append((base, "__init__", _accepts_lr(base.__init__), base.__init__))
     return names
@@ -180,6 +185,36 @@ def _on_keras_tensors(operation: Callable[..., Any], args: Any, kwargs: Any) -> 
         "Write keras.ops instead."
     )
     return apply(operation, args, kwargs)
+
+
+def _compiled_loss(
+    self: keras.Model, y: Any, y_pred: Any, sample_weight: Any = None, **ignored: Any
+) -> Any:
+    """Return the loss, and count it as Keras 2 did: what Keras 3 has under this name does not."""
+    loss = self.compute_loss(y=y, y_pred=y_pred, sample_weight=sample_weight)
+    for metric in self.metrics:
+        if metric.name == "loss":
+            metric.update_state(loss)
+    return loss
+
+
+class _CompiledMetrics:
+    """The metrics of ``compile``: those of Keras 3 under this name count outputs as losses."""
+
+    def __init__(self, model: keras.Model) -> None:
+        self._model = model
+
+    def update_state(self, y: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        for metric in self._model.metrics:
+            if metric.name != "loss":
+                metric.update_state(y, y_pred, sample_weight=sample_weight)
+
+
+_STEPS_OF_KERAS_2 = {
+    "compiled_loss": _compiled_loss,
+    "compiled_metrics": property(_CompiledMetrics),
+}
+"""What a train_step or test_step of Keras 2 uses."""
 
 
 def _accepts_lr(original: Callable[..., None]) -> Callable[..., None]:

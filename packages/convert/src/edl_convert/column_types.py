@@ -11,6 +11,11 @@ from edl.plugins.errors import Problem, usage
 from edl.plugins.texts import did_you_mean
 
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
+# A number with separators, a decimal comma, a currency or a percent sign; no leading zeros.
+_WRITTEN_NUMBER = re.compile(
+    r"[^\w,.]{0,3}(?!0\d)\d{1,3}(?:[., ']?\d{3})*(?:[.,]\d+)?\s*[^\w,.]{0,3}"
+)
+_MANY_CLASSES, _MOST = 20, 0.9
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -63,6 +68,31 @@ def read_cell(text: str, kind: Cell) -> int | float | bytes | None:
             return int(stripped)
         case _:
             return float(stripped)
+
+
+def find_written_number(names: Sequence[str]) -> str | None:
+    """Return the text that keeps labels from being numbers; None if they are names of classes.
+
+    Args:
+        names: all different labels of a column that is not of numbers alone.
+    """
+    if len(names) < _MANY_CLASSES:
+        return None
+    plain = [name for name in names if cell_kind(name) in (Cell.INT, Cell.FLOAT)]
+    other = [name for name in names if cell_kind(name) is Cell.TEXT]
+    written = [name for name in other if _WRITTEN_NUMBER.fullmatch(name.strip())]
+    if len(plain) + len(written) < _MOST * len(names):
+        return None
+    return written[0] if written else other[0] if other else None
+
+
+def write_number(text: str) -> str:
+    """Return how to write a number, or what is in its place, so that it is read as a number."""
+    if re.fullmatch(r"[^\d,.]*\d+,\d+[^\d,.]*", text.strip()):
+        return "Write decimal points instead of commas, and no thousands separators"
+    if _WRITTEN_NUMBER.fullmatch(text.strip()):
+        return "Write plain numbers: no separators, currencies or percent signs"
+    return "Leave these rows out, or give them numbers"
 
 
 @dataclass(frozen=True, slots=True)

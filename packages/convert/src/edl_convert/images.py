@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import math
 import os
@@ -27,6 +28,8 @@ from edl_proto.errors import EdlError, ErrorCode
 OTHER_IMAGES = f"Save the images as PNG. edl reads {', '.join(sorted(IMAGE_SUFFIXES))}."
 """What to do with images of other formats."""
 
+_SAMPLE, _SHOWN = 2000, 3
+"""Images that are looked at for an error about their sizes, and sizes that it shows."""
 _UBYTE = 8  # idx's code for unsigned bytes, the only one that MNIST's files have
 
 
@@ -99,15 +102,32 @@ class ImageFolderSource:
                     str(file),
                     "Convert all images to the same number of bits.",
                 )
-            if pixels.shape != first:
+            if pixels.shape[2:] != first[2:]:
                 raise unreadable(
                     f"the image is {_shape(pixels.shape)}, earlier images are {_shape(first)}",
                     str(file),
-                    f"Resize all images: --size {first[0]}x{first[1]}"
-                    if pixels.shape[2] == first[2]
-                    else "Convert all images to grayscale or all to color.",
+                    "Convert all images to grayscale or all to color.",
                 )
+            if pixels.shape != first:
+                raise self._sizes_error()
             yield recordio.example.encode({"image": pack(pixels, self._form), "label": label})
+
+    def _sizes_error(self) -> EdlError:
+        """Return the error for images of several sizes, with the size that most of them have."""
+        files: dict[tuple[int, int], list[Path]] = {}
+        for file in self._files[:_SAMPLE]:
+            # An image that cannot be read has an error of its own, when its turn comes.
+            with contextlib.suppress(Exception), self._open(file) as image:
+                files.setdefault((image.height, image.width), []).append(file)
+        sizes = sorted(files, key=lambda size: -len(files[size]))
+        (height, width), rare = sizes[0], sizes[-1]
+        shown = ", ".join(f"{len(files[h, w]):,} of {h}x{w}" for h, w in sizes[:_SHOWN])
+        more = f" and {len(sizes) - _SHOWN} more" if len(sizes) > _SHOWN else ""
+        return unreadable(
+            f"the images have {len(sizes)} sizes: {shown}{more}",
+            f"{files[rare][0]}, which is {rare[0]}x{rare[1]}",
+            f"Resize all images: --size {height}x{width}",
+        )
 
     def _pixels(self, file: Path) -> np.ndarray[Any, Any]:
         """Return an array (height, width, channels) of uint8; of uint16 for 16-bit grayscale."""

@@ -13,7 +13,15 @@ from typing import Any
 import recordio.example
 from edl.plugins.data import DELIMITERS, data_files, scheme
 from edl.plugins.texts import plural
-from edl_convert.column_types import Cell, choose, column_kind, number_classes, read_cell
+from edl_convert.column_types import (
+    Cell,
+    choose,
+    column_kind,
+    find_written_number,
+    number_classes,
+    read_cell,
+    write_number,
+)
 from edl_convert.schema import ColumnType
 from edl_convert.source import ConversionOptions
 from edl_convert.source_files import open_bytes, open_text
@@ -65,6 +73,14 @@ class CsvTableSource:
         if self._chosen.label is not None and kinds[self._chosen.label] is Cell.TEXT:
             column = self._chosen.label
             self.classes = number_classes(row[column] for _, row in self._rows())
+            if (text := find_written_number(list(self.classes))) is not None:
+                place = next((where for where, row in self._rows() if row[column] == text), "")
+                raise unreadable(
+                    f"the labels are numbers, but not {text!r}, so that they would become "
+                    f"{len(self.classes):,} classes",
+                    place,
+                    f"{write_number(text)} in the column {options.label}.",
+                )
         self.types: Mapping[str, ColumnType] = {
             name: _TYPES[kind] for name, kind in zip(self._chosen.names, kinds, strict=True)
         }

@@ -11,8 +11,12 @@ import pytest
 from keras import layers
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.engines.tensorflow import internals
 from edl_worker.model_file.errors import user_code_error
+from edl_worker.model_file.raising_layer import use_producers
 from edl_worker.model_file.zoo import compatibility
+
+use_producers(internals.producer)
 
 
 def error_of(make: Callable[[], Any]) -> EdlError:

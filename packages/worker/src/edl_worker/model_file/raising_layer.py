@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -14,6 +14,9 @@ from typing import Any
 from edl_worker.model_file.framework_types import leaves
 from edl_worker.model_file.source_lines import line_of_element
 
+Producer = Callable[[Any], tuple[Any, int] | None]
+"""Returns the layer that made a symbolic tensor, and which of its outputs that is."""
+_producers: list[Producer] = []
 _FLATTENING = re.compile(r"Flatten|Global\w+Pooling")
 _FAR = 100
 """Layers between an input and the layer that raises."""
@@ -195,8 +198,14 @@ def _tensors(frame: FrameType) -> Iterator[Got]:
         yield Got(sizes[1:], _maker(each), _origin(each))
 
 
+def use_producers(producer: Producer) -> None:
+    """Let messages name the layers that made tensors; the engine knows the framework's way."""
+    _producers[:] = [producer]
+
+
 def _maker(tensor: Any) -> Any:
-    return getattr(getattr(tensor, "_keras_history", None), "operation", None)
+    found = _producers[0](tensor) if _producers else None
+    return None if found is None else found[0]
 
 
 def _origin(tensor: Any) -> str:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.job import JobDescription, JobType, TrainingSettings
 from edl_worker.core.step_engine import ModelSummary
-from edl_worker.engines.tensorflow import warm_start, weights
+from edl_worker.engines.tensorflow import internals, warm_start, weights
 from edl_worker.engines.tensorflow.embedding.lookup_stages import LayerPurpose, layers_for
 from edl_worker.engines.tensorflow.embedding.tables import EmbeddingTables
 from edl_worker.engines.tensorflow.keras_model import LoadedKerasModel, summarize
@@ -21,9 +21,12 @@ from edl_worker.engines.tensorflow.model import ModelFile, load_model_file
 from edl_worker.engines.tensorflow.model.adapters.callbacks import restores_best
 from edl_worker.engines.tensorflow.replica_steps import ReplicaSteps
 from edl_worker.engines.tensorflow.traced_functions import open_size_spec
+from edl_worker.model_file.raising_layer import use_producers
 from edl_worker.model_file.sample import first_batch
 from edl_worker.trained_model import directory as trained_model
 from elasticdl.python.common.constants import Mode
+
+use_producers(internals.producer)
 
 PURPOSES = {
     JobType.TRAIN: Mode.TRAINING,

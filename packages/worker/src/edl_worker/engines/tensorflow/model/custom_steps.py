@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from edl_worker.engines.tensorflow.internals import built_variables
 from edl_worker.model_file.errors import type_with_article
+from edl_worker.model_file.zoo import compatibility
 
 _TRAINING = ("train_step", "compute_loss")
 _EVALUATION = ("test_step", "compute_loss", "compute_metrics", "get_metrics_result")
@@ -201,10 +202,17 @@ def pack_minibatch(features: Any, labels: Any, weights: Any) -> Any:
 def unwrap_step(model: keras.Model, name: str) -> Callable[[Any], Any]:
     """Return a step of the model without its ``tf.function``, which would hide gradients."""
     if name in vars(model):
-        step: Callable[[Any], Any] = vars(model)[name]
-        return cast(Callable[[Any], Any], getattr(step, "python_function", step))
-    method = getattr(type(model), name)
-    return partial(getattr(method, "python_function", method), model)
+        own: Any = vars(model)[name]
+        step = getattr(own, "python_function", own)
+    else:
+        method = getattr(type(model), name)
+        step = partial(getattr(method, "python_function", method), model)
+
+    def call(data: Any) -> Any:
+        with compatibility.provide_removed_names():
+            return step(data)
+
+    return call
 
 
 def loss_of(logs: Any) -> Any:
