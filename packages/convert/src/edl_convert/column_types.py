@@ -15,7 +15,7 @@ _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
 _WRITTEN_NUMBER = re.compile(
     r"[^\w,.]{0,3}(?!0\d)\d{1,3}(?:[., ']?\d{3})*(?:[.,]\d+)?\s*[^\w,.]{0,3}"
 )
-_MANY_CLASSES, _MOST = 20, 0.9
+_MANY_CLASSES, _LARGE_PART = 20, 0.9
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -81,7 +81,7 @@ def find_written_number(names: Sequence[str]) -> str | None:
     plain = [name for name in names if cell_kind(name) in (Cell.INT, Cell.FLOAT)]
     other = [name for name in names if cell_kind(name) is Cell.TEXT]
     written = [name for name in other if _WRITTEN_NUMBER.fullmatch(name.strip())]
-    if len(plain) + len(written) < _MOST * len(names):
+    if len(plain) + len(written) < _LARGE_PART * len(names):
         return None
     return written[0] if written else other[0] if other else None
 

@@ -327,7 +327,7 @@ def _find_remedy(error: BaseException, line: str, raising: RaisingLayer | None) 
     if found := explain_rule(error, line):
         return found
     has_hint = raising is not None and raising.got and _is_about_arguments(error)
-    return raising.hint if raising is not None and has_hint else ""
+    return raising.suggest_change() if raising is not None and has_hint else ""
 
 
 def _is_about_arguments(error: BaseException) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-_MOST_KEYS = 40
+_MAX_KEYS = 40
 INIT_FIRST = "Begin __init__ of the class with super().__init__(), before it sets attributes."
 
 _CHOICES = re.compile(
@@ -266,7 +266,7 @@ def find_key(error: BaseException, message: str) -> str | None:
     key = message.strip("'\"")
     for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
         for name, value in frame.f_locals.items():
-            if not isinstance(value, dict) or key in value or not 0 < len(value) <= _MOST_KEYS:
+            if not isinstance(value, dict) or key in value or not 0 < len(value) <= _MAX_KEYS:
                 continue
             if name.startswith("_") or not all(isinstance(each, str) for each in value):
                 continue

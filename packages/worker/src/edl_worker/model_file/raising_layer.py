@@ -84,9 +84,9 @@ class RaisingLayer:
         ):
             return self._add_dimension(self.got[0])
         if re.search(r"expects \d+ input\(s\), but it received", message):
-            return self._one_of_many()
+            return self._choose_one()
         if len({len(each.shape) for each in self.got}) > 1:
-            return self._equal_dimensions()
+            return self._equalize_dimensions()
         if isinstance(getattr(self.layer, "axis", None), int) and "index out of range" in message:
             return f"axis={self.layer.axis} is no dimension of what it gets; {self}."
         if self.kind in ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum"):
@@ -96,12 +96,11 @@ class RaisingLayer:
             )
         return ""
 
-    @property
-    def hint(self) -> str:
-        """What to do if nothing more is known."""
+    def suggest_change(self) -> str:
+        """Return what to do if nothing more is known."""
         return f"Change the arguments of {self.kind}, or what it gets: {self}."
 
-    def _one_of_many(self) -> str:
+    def _choose_one(self) -> str:
         """Return how to give a layer one of the tensors that it got."""
         makers = {each.name for each in self.got}
         if len(makers) == 1 and (name := makers.pop()):
@@ -146,7 +145,7 @@ class RaisingLayer:
             )
         return ""
 
-    def _equal_dimensions(self) -> str:
+    def _equalize_dimensions(self) -> str:
         """Return what to do about tensors with different numbers of dimensions."""
         most = max(len(each.shape) for each in self.got)
         for each in self.got:
@@ -174,7 +173,7 @@ def find_layer(error: BaseException) -> RaisingLayer | None:
         if frame.f_code.co_name not in ("__call__", "symbolic_call"):
             continue
         if found is None or found.layer is not layer:
-            found = RaisingLayer(layer, tuple(_tensors(frame)))
+            found = RaisingLayer(layer, tuple(_find_tensors(frame)))
     return found
 
 
@@ -188,14 +187,14 @@ def _is_model(value: object) -> bool:
     return keras is not None and isinstance(value, keras.Model)
 
 
-def _tensors(frame: FrameType) -> Iterator[Got]:
+def _find_tensors(frame: FrameType) -> Iterator[Got]:
     given = [frame.f_locals.get("args"), frame.f_locals.get("kwargs")]
     for each in leaves(given):
         shape = getattr(each, "shape", None)
         if shape is None or isinstance(each, type) or not hasattr(each, "dtype"):
             continue
         sizes = tuple(shape)
-        yield Got(sizes[1:], _maker(each), _origin(each))
+        yield Got(sizes[1:], _find_maker(each), _find_origin(each))
 
 
 def use_producers(producer: Producer) -> None:
@@ -203,15 +202,15 @@ def use_producers(producer: Producer) -> None:
     _producers[:] = [producer]
 
 
-def _maker(tensor: Any) -> Any:
+def _find_maker(tensor: Any) -> Any:
     found = _producers[0](tensor) if _producers else None
     return None if found is None else found[0]
 
 
-def _origin(tensor: Any) -> str:
+def _find_origin(tensor: Any) -> str:
     """Return the name of the input from which a tensor comes; empty if there are several."""
     for _ in range(_FAR):
-        maker = _maker(tensor)
+        maker = _find_maker(tensor)
         if type(maker).__name__ == "InputLayer":
             return str(maker.name)
         try:

@@ -6,6 +6,7 @@ import re
 import traceback
 
 from edl_worker.model_file.error_messages import clean_text
+from edl_worker.model_file.framework_types import is_tensorflow_error
 
 _RULE = re.compile(
     r"\b(?:must|should|requires?|expects?|expected|needs?|please|only|instead|at (?:least|most)"
@@ -20,6 +21,7 @@ _RECEIVED = re.compile(r"\b[Rr]eceived:? `?(\w+)=(.+?)`?\.?$")
 _CLASS = re.compile(r"(?:[Rr]eceived|got):? .*?<class '[\w.]*\.(\w+)'>")
 _SHAPES = re.compile(r": (\w+) of (\[.*\])$")
 _UNEQUAL = re.compile(r"Incompatible shapes: (\S+) vs\. (\S+)")
+_RULED = (ValueError, TypeError, NotImplementedError)
 _MAX_CHARACTERS = 240
 
 
@@ -31,7 +33,7 @@ def explain_rule(error: BaseException, line: str) -> str:
     Args:
         line: of the model file that raised it.
     """
-    if not isinstance(error, ValueError | TypeError | NotImplementedError):
+    if not isinstance(error, _RULED) and not is_tensorflow_error(error, "InvalidArgumentError"):
         return ""
     text = re.sub(r"^\w+Error: ", "", clean_text(error))
     sentences = [" ".join(each.split()) for each in _SENTENCE.split(text)]

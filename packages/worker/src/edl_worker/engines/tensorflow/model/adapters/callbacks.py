@@ -132,7 +132,7 @@ def _check_hooks(definition: Definition, callback: keras.callbacks.Callback) -> 
                 "Use on_epoch_begin, on_epoch_end, on_train_begin or on_train_end.",
             )
     for hook, count in (("on_epoch_begin", 2), ("on_epoch_end", 2), ("on_train_begin", 1)):
-        if hook in own and not _takes(getattr(callback, hook), count):
+        if hook in own and not _accepts(getattr(callback, hook), count):
             arguments = "epoch, logs=None" if count > 1 else "logs=None"
             raise definition.error(
                 f"has {name}, whose {hook} does not take ({arguments.removesuffix('=None')})",
@@ -140,7 +140,7 @@ def _check_hooks(definition: Definition, callback: keras.callbacks.Callback) -> 
             )
 
 
-def _takes(function: Any, count: int) -> bool:
+def _accepts(function: Any, count: int) -> bool:
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError:

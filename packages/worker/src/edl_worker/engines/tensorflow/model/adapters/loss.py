@@ -88,7 +88,7 @@ def _loss_function(
             f"is {type_with_article(loss.value)}, not a loss",
             "Write loss(labels, predictions), or return a keras.losses.Loss.",
         )
-    if made := _made_function(loss):
+    if made := _find_made_loss(loss):
         settings = ", ".join(f"{each}=..." for each in loss.required_names())
         call = f"{loss.value.__name__}({settings})"
         raise written.error(
@@ -110,7 +110,7 @@ def _loss_function(
     )
 
 
-def _made_function(loss: Definition) -> str:
+def _find_made_loss(loss: Definition) -> str:
     """Return the loss that a function defines inside, if it takes neither labels nor outputs."""
     known = PARAMETER_NAMES["labels"] | PARAMETER_NAMES["outputs"]
     if not inspect.isfunction(loss.value) or known & set(loss.parameters()):

@@ -104,7 +104,7 @@ def check_supported(
     for inner in inner_optimizers(optimizer):
         if (found := _find_excess(learning_rate_of(inner))) is not None:
             raise _unsupported_error(
-                f"{signature} gives {name} {found}", place, _schedule_remedy(inner)
+                f"{signature} gives {name} {found}", place, _explain_schedule(inner)
             )
     if replicated:
         return
@@ -162,7 +162,7 @@ def _find_excess(rate: object) -> str | None:
     return None
 
 
-def _schedule_remedy(optimizer: keras.optimizers.Optimizer) -> str:
+def _explain_schedule(optimizer: keras.optimizers.Optimizer) -> str:
     settings = learning_rate_of(optimizer).get_config()
     names = ("decay_steps", "decay_rate")
     if all(name in settings for name in names) and settings["decay_rate"] > 1:
