@@ -139,6 +139,42 @@ def test_a_model_of_models_is_the_same(tmp_path: Path, load_zoo: LoadZoo) -> Non
     np.testing.assert_allclose(made(x), model(x))
 
 
+def test_layers_of_the_user_get_the_policy_of_the_program(
+    tmp_path: Path, load_zoo: LoadZoo
+) -> None:
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = keras.Sequential([keras.Input((2,)), Times(), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        values = {"batch_size": 2, "training_metrics": None}
+        x = np.ones((2, 2), np.float32)
+        write_zoo(tmp_path / "zoo", model, x, read_data(x, x).layout(), [], values)
+        keras.config.set_dtype_policy("float32")
+        load_zoo(tmp_path / "zoo")
+        assert keras.config.dtype_policy().name == "mixed_bfloat16"
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+class Parts(keras.Model):
+    def __init__(self, part: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.part = part
+
+    def train_step(self, data: Any) -> Any:
+        return {"loss": self.part(data)}
+
+
+def test_a_model_without_call_is_made_of_its_parts(tmp_path: Path, load_zoo: LoadZoo) -> None:
+    model = Parts(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
+    model.compile("sgd")
+    x = np.ones((2, 2), np.float32)
+    values = {"batch_size": 2, "training_metrics": None}
+    write_zoo(tmp_path / "zoo", model, x, read_data(x).layout(), [], values)
+    made = load_zoo(tmp_path / "zoo").model
+    assert [each.shape for each in made.weights] == [each.shape for each in model.weights]
+
+
 def test_a_model_that_forgets_its_arguments_is_refused() -> None:
     """Keras 3.15 describes it with the defaults."""
     model = Forgetful(3)

@@ -8,10 +8,11 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from edl.plugins.errors import Problem
-from edl_keras.trained_weights import load_weights
+from edl_keras.trained_weights import find_weights, load_weights, save_weights
 
 
 def make_model(units: int = 3) -> keras.Model:
@@ -44,3 +45,28 @@ def test_values_are_given_in_the_order_of_the_model(tmp_path: Path) -> None:
         np.testing.assert_array_equal(one, other)
     with pytest.raises(Problem, match="weights of the job do not fit the model"):
         load_weights(make_model(5), tmp_path)
+
+
+class Parts(keras.Model):
+    def __init__(self, part: keras.Model) -> None:
+        super().__init__()
+        self.part = part
+
+
+def test_initial_weights_have_no_state_of_the_optimizer(tmp_path: Path) -> None:
+    model = make_model()
+    model.fit(np.ones((4, 2)), np.ones((4, 3)), verbose=0)
+    save_weights(model, tmp_path)
+    other = make_model()
+    other.optimizer.build(other.trainable_variables)
+    other.load_weights(find_weights(tmp_path))
+    assert int(other.optimizer.iterations) == 0
+    assert int(model.optimizer.iterations) == 1
+    np.testing.assert_array_equal(other.get_weights()[0], model.get_weights()[0])
+
+
+def test_a_model_without_call_gives_the_weights_of_its_parts(tmp_path: Path) -> None:
+    model = Parts(make_model())
+    save_weights(model, tmp_path)
+    with safe_open(find_weights(tmp_path), framework="numpy") as file:
+        assert sorted(file.keys()) == sorted(each.path for each in model.weights)

@@ -20,8 +20,9 @@ from edl_keras.callbacks import LocalCallbacks
 from edl_keras.errors import wrong_model
 from edl_keras.fit_data import ArrayData
 from edl_keras.history import EpochDisplay
+from edl_keras.model_config import has_call
 from edl_keras.model_file import MODEL_DEF, write_zoo
-from edl_keras.trained_weights import load_weights
+from edl_keras.trained_weights import find_weights, load_weights, save_weights
 from edl_runtime.local import job_directory
 
 MEASURED_RECORDS = 2000
@@ -77,7 +78,7 @@ def _make_folder(job: str) -> Path:
 def _write(plan: FitPlan, folder: Path) -> None:
     """Write all that the job reads."""
     data, model = plan.data, plan.model
-    if not model.built:
+    if not model.built and has_call(model):
         _build(model, data)
     rows = np.arange(data.count)
     if plan.shuffle:
@@ -97,11 +98,7 @@ def _write(plan: FitPlan, folder: Path) -> None:
             "training_metrics": measured if has_metrics else None,
         },
     )
-    optimizer, model.optimizer = model.optimizer, None  # only the weights of layers travel
-    try:
-        model.save_weights(folder / "initial.weights.h5")
-    finally:
-        model.optimizer = optimizer
+    save_weights(model, folder)
     data.write(training, plan.layout, rows)
     if plan.validation is not None:
         plan.validation.write(
@@ -130,7 +127,7 @@ def _job_options(plan: FitPlan, folder: Path) -> dict[str, Any]:
         "model_zoo": folder / "zoo",
         "model_def": MODEL_DEF,
         "data": folder / "train.recordio",
-        "init_from": folder / "initial.weights.h5",
+        "init_from": find_weights(folder),
         "num_epochs": plan.epochs,
         "minibatch_size": plan.minibatch_size,
         "seed": plan.seed,

@@ -49,8 +49,9 @@ class EpochDisplay:
                 self._take(json.loads(line.text.removeprefix(REPORT)))
 
     def show_event(self, event: JobEvent) -> None:
-        """Show warnings of the job."""
-        if event.severity in ("warning", "error") and event.kind != "JobFailed":
+        """Show warnings of the job; not of what the trained model lacks besides its weights."""
+        shown = event.kind not in ("JobFailed", "ModelWarning")
+        if shown and event.severity in ("warning", "error"):
             self._show(event.message)
 
     def say(self, text: str) -> None:

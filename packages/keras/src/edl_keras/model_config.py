@@ -107,7 +107,7 @@ def check_copy(model: keras.Model, description: ModelCopy, x: Any) -> None:
     )
     try:
         copy = description.make()
-        if not copy.built:
+        if not copy.built and has_call(copy):
             copy(x)
     except Exception as error:  # constructors of users raise what they like
         lines = str(error).strip().splitlines()
@@ -117,6 +117,11 @@ def check_copy(model: keras.Model, description: ModelCopy, x: Any) -> None:
     if mine != others:
         what = f"{where} has other weights when it is made again from what Keras knows about it"
         raise wrong_model(what, remedy, where=where)
+
+
+def has_call(model: keras.Model) -> bool:
+    """Return whether a model can be called; one with steps of its own may only call its parts."""
+    return type(model).call is not keras.Model.call
 
 
 def _describe_class(model: keras.Model) -> Config | None:

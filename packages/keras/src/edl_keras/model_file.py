@@ -52,6 +52,7 @@ def write_zoo(
         "layout": layout.to_json(),
         "report": REPORT,
         "image_data_format": keras.config.image_data_format(),
+        "dtype_policy": keras.saving.serialize_keras_object(keras.config.dtype_policy()),
         **values,
     }
     zoo.mkdir(parents=True)

@@ -12,6 +12,7 @@ from elasticdl import Mode
 
 FIT = json.loads(Path(__file__).with_name("edl_fit.json").read_text(encoding="utf-8"))
 keras.config.set_image_data_format(FIT["image_data_format"])
+keras.config.set_dtype_policy(keras.saving.deserialize_keras_object(FIT["dtype_policy"]))
 
 
 class _FunctionLoss(keras.losses.Loss):

@@ -234,6 +234,19 @@ def test_a_learning_rate_that_is_not_finite_is_refused(
     assert caught.value.remedy == "Return a finite rate."
 
 
+def test_a_rate_that_follows_a_schedule_stays_that_of_the_step(zoo: ZooFolder) -> None:
+    """A worker that runs the optimizer itself has made steps since the last call."""
+    rate = "tf.keras.optimizers.schedules.ExponentialDecay(0.5, 1, 0.5)"
+    rest = REST.replace("(lr=0.1)", "()").replace("SGD(lr)", f"SGD({rate})")
+    made = "callbacks = [tf.keras.callbacks.EarlyStopping('loss', patience=9)]\n"
+    calling = caller(zoo, MODEL + rest + LOSS + made)
+    state = calling.call(0, EpochLogs()).state
+    calling._optimizer.iterations.assign(2)
+    result = calling.call(1, EpochLogs(state, {"loss": 1.0}))
+    assert result.learning_rate is None
+    assert float(calling._optimizer.learning_rate) == 0.125
+
+
 @pytest.mark.parametrize(
     ("made", "what"),
     [

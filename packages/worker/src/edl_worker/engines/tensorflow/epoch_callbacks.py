@@ -20,6 +20,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.limits import MAX_CALLBACK_STATE_NBYTES
 from edl_worker.core.tasks import CallbackResult, EpochLogs
 from edl_worker.engines.tensorflow import callback_state
+from edl_worker.engines.tensorflow.internals import inner_optimizers, learning_rate_of
 from edl_worker.engines.tensorflow.model import ModelFile
 from edl_worker.engines.tensorflow.model.adapters.callbacks import restores_best
 from edl_worker.engines.tensorflow.training.arena import Arena
@@ -69,7 +70,7 @@ class CallbackCaller:
         before = self._arena.pack()
         model.optimizer, model.stop_training = self._optimizer, False
         rate = self._configured if call.learning_rate is None else call.learning_rate
-        if self._rate() != np.float32(rate):
+        if self._rate() != np.float32(rate) and not self._follows_schedule():
             self._optimizer.learning_rate = rate
         rate = self._rate()
         self._begin(ended, call.state)
@@ -182,6 +183,14 @@ class CallbackCaller:
                 f"the callback {name} has set the learning rate to {rate}, which is not finite",
                 "Return a finite rate.",
             )
+
+    def _follows_schedule(self) -> bool:
+        """Whether the rate is that of the optimizer's step, and nothing can set it."""
+        optimizer = self._optimizer
+        return optimizer is not None and any(
+            isinstance(learning_rate_of(each), keras.optimizers.schedules.LearningRateSchedule)
+            for each in inner_optimizers(optimizer)
+        )
 
     def _rate(self) -> np.float32:
         # A keras.optimizers.MultiOptimizer has none that could be read or set.
