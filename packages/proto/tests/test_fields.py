@@ -17,6 +17,7 @@ class Call:
     logs: Mapping[str, float] = field(default_factory=dict)
     learning_rate: float | None = None
     train_end: bool = False
+    epoch_begin: bool = False
 
 
 @dataclass(frozen=True, slots=True)

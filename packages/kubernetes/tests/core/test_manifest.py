@@ -237,6 +237,14 @@ def test_workers_have_a_thread_for_each_processor_of_their_limit_or_what_the_use
     assert threads(merged) == {own["name"]: own}
 
 
+def test_sets_have_the_same_order_in_all_workers_unless_the_user_says_another_one() -> None:
+    def seeds(made: Any) -> list[str]:
+        return [it["value"] for it in container(made)["env"] if it["name"] == "PYTHONHASHSEED"]
+
+    assert seeds(pods.worker_pod(job(), NONE)) == ["0"]
+    assert seeds(pods.worker_pod(job(env=["PYTHONHASHSEED=7"]), NONE)) == ["7"]
+
+
 def test_options_of_pods_reach_every_pod() -> None:
     submission = job(
         node_selector="pool=gpu",

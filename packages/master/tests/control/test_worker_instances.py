@@ -38,7 +38,9 @@ class Jobs:
             gpus=chosen, platform=platform, workers=job_pb2.WorkersSpec(min=1, max=workers)
         )
         python = self._directory / "python"
-        python.write_text('#!/bin/sh\necho "sees ${CUDA_VISIBLE_DEVICES-all}"\n')
+        python.write_text(
+            '#!/bin/sh\necho "hashes with $PYTHONHASHSEED, sees ${CUDA_VISIBLE_DEVICES-all}"\n'
+        )
         python.chmod(0o755)
         environ = {"PATH": "/bin", "EDL_PYTHON": str(python)}
         config = job_config.read(spec, self._directory, environ)
@@ -77,6 +79,12 @@ def test_each_worker_sees_a_gpu_of_its_own(jobs: Jobs) -> None:
 
 def test_without_gpus_workers_see_what_is_there(jobs: Jobs) -> None:
     assert jobs.seen_gpus(jobs.platform((), "each", 3), 3) == ["all", "all", "all"]
+
+
+def test_sets_have_the_same_order_in_all_workers(jobs: Jobs, tmp_path: Path) -> None:
+    jobs.seen_gpus(jobs.platform((), "each", 2), 2)
+    for worker in range(2):
+        assert "hashes with 0," in (tmp_path / f"logs/worker-{worker}.log").read_text()
 
 
 def test_more_workers_than_gpus_are_refused_unless_they_share(jobs: Jobs) -> None:

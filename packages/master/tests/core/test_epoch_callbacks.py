@@ -35,9 +35,10 @@ class Play:
         validation: tuple[int, ...] = (),
         saved: Any = None,
         callbacks: tuple[str, ...] = ("EarlyStopping",),
+        epochs: int = 5,
     ) -> None:
         self.validation = validation
-        settings = replace(SETTINGS, allow_dead_letters=True)
+        settings = replace(SETTINGS, allow_dead_letters=True, num_epochs=epochs)
         self.job = (
             JobStateMachine(settings, (8,), validation)
             if saved is None
@@ -46,6 +47,7 @@ class Play:
         self.calls: list[tuple[int, bytes, dict[str, float], float | None]] = []
         self.order: list[str] = []
         self.at_end: list[int] = []
+        self.begins: list[int] = []
         self.effects: list[fx.Effect] = []
         self.version = 0
         self.say(ev.Tick())
@@ -84,6 +86,8 @@ class Play:
                 call = granted.callbacks
                 assert call is not None
                 self.calls.append((key.round, call.state, call.logs, call.learning_rate))
+                if call.epoch_begin:
+                    self.begins.append(key.round)
                 if call.train_end:
                     self.at_end.append(key.round)
                 stop = "EarlyStopping" if call.logs.get("loss", 9.0) < 8.5 else ""
@@ -133,6 +137,22 @@ def test_callbacks_come_before_and_after_each_epoch_and_may_end_the_training() -
         if isinstance(effect, fx.LeaseGranted) and effect.callbacks and effect.callbacks.train_end
     )
     assert kept < back < end < decided.index(fx.WriteCheckpoint())
+
+
+@pytest.mark.parametrize("validation", [(), (4,)])
+def test_the_first_of_more_epochs_begins_with_a_call(validation: tuple[int, ...]) -> None:
+    saved = Play(validation, epochs=1).run().saved
+    assert Play(validation, saved, epochs=1).run().calls == []
+    play = Play(validation, saved, epochs=2)
+    again = Play(validation, play.saved, epochs=2)  # its master died before the call
+    for each in (play, again):
+        each.run()
+        assert [what for what in each.order if "evaluation" not in what] == [
+            *("callbacks 1", "training 1", "training 1", "callbacks 2")
+        ]
+        assert each.begins == [1]
+        assert [state for _, state, _, _ in each.calls] == [b"xx", b"xxx"]
+    assert Play(validation, play.saved, epochs=2).run().calls == []
 
 
 def test_logs_have_the_evaluation_of_the_epoch() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edl_runtime.local.process_environment import CHANGED, change, restore
+from edl_runtime.local.process_environment import CHANGED, change, order_sets, restore
 
 SUBMISSION = {"PATH": "/bin", "TMPDIR": "/mine"}
 
@@ -18,3 +18,9 @@ def test_the_first_environment_is_found_again_through_several_changes() -> None:
 def test_what_cannot_be_read_changes_nothing() -> None:
     for damaged in ("", "[", "[1]"):
         assert restore({**SUBMISSION, CHANGED: damaged}) == SUBMISSION
+
+
+def test_texts_have_the_same_hashes_in_all_processes() -> None:
+    for unset in ({}, {"PYTHONHASHSEED": ""}, {"PYTHONHASHSEED": "random"}):
+        assert order_sets(unset) == {"PYTHONHASHSEED": "0"}
+    assert order_sets({"PYTHONHASHSEED": "7"}) == {}

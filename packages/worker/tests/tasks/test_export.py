@@ -45,11 +45,13 @@ def test_an_output_holds_all_that_the_documents_promise(
     assert told.params_filename == "parameters.safetensors"
     assert told.minibatch_size == 8
     assert told.job == "points"
+    assert told.seed == job.training.seed == 1
     assert (told.parameter_version, told.records_trained, told.epochs) == (13, 100, 1)
     assert dict(told.metrics) == {"accuracy": 0.5}
     assert {"edl", "tensorflow", "keras", "python"} <= set(told.versions)
     copied = sorted(path.name for path in (output / "model_zoo").iterdir())
-    assert copied == ["points.py"], "the other models of the zoo are no part of this one"
+    # The other models of the zoo are no part of this one; a file that its code reads is.
+    assert copied == ["points.names", "points.py"]
 
     stored = weight_files.read(output / "parameters.safetensors")
     reference.assert_close(dict(stored.arrays), master.by_name())
@@ -157,6 +159,7 @@ def test_what_a_model_cannot_have_costs_no_more_than_that(
         *("layer_states.json", "model_zoo", "parameters.safetensors", "trained_model.pb")
     }
     assert {path.name for path in (output / "model_zoo").iterdir()} == {
+        "points.names",
         "points.py",
         "unsaveable.py",
     }

@@ -17,7 +17,7 @@ from points_jobs import all_points, by_keras, predict_job
 import recordio
 import recordio.example
 from edl_proto.errors import ErrorCode
-from edl_proto.v1 import job_pb2, task_pb2
+from edl_proto.v1 import job_pb2, model_pb2, task_pb2
 from edl_testing.fake_master import FakeMaster
 from edl_worker.codec.jobs import decode_job
 from edl_worker.model_file.errors import ContractErrors
@@ -94,6 +94,20 @@ def test_what_is_kept_of_each_record_lies_beside_its_prediction(
     wanted = np.argmax(model.predict(x, verbose=0), axis=-1)
     assert [record["label"].tolist() for record in records] == [[n] for n in labels[7:33]]
     assert [record["prediction"].tolist() for record in records] == [[n] for n in wanted[7:33]]
+
+
+def test_the_model_file_draws_the_random_numbers_of_the_training(
+    finished_job: tuple[Path, FakeMaster], job: job_pb2.JobSpec
+) -> None:
+    output, _ = finished_job
+    with (output / "model_zoo" / "points.py").open("a") as file:
+        file.write("\nimport numpy as np\nmodel.drawn = np.random.rand()\n")
+    described = output / "trained_model.pb"
+    told = model_pb2.TrainedModel.FromString(described.read_bytes())
+    told.seed = 7
+    described.write_bytes(told.SerializeToString())
+    loaded = load(decode_job(predict_job(job, output)), {"worker_id": 0})
+    assert loaded.engine.source.model.drawn == np.random.RandomState(7).rand()
 
 
 def test_a_second_softmax_is_hardly_meant(

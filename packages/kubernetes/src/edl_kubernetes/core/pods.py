@@ -13,7 +13,7 @@ from edl.plugins.submissions import Submission, kubernetes_value_types
 from edl_kubernetes.cluster import objects
 from edl_kubernetes.core import templates
 from edl_kubernetes.core.templates import JsonObject
-from edl_runtime.local.process_environment import THREADS
+from edl_runtime.local.process_environment import THREADS, order_sets
 from edl_runtime.monitoring.log_lines import FORMAT_VARIABLE, JSON
 
 USER = 1000
@@ -210,6 +210,7 @@ def _variables(job: Submission) -> list[JsonObject]:
         *({"name": name, "value": _TMP} for name in ("HOME", "TMPDIR", "MPLCONFIGDIR")),
         {"name": "KERAS_HOME", "value": f"{_TMP}/.keras"},
         {"name": "PYTHONUNBUFFERED", "value": "1"},
+        *({"name": name, "value": value} for name, value in order_sets({}).items()),
         {"name": FORMAT_VARIABLE, "value": JSON},
         _from_pod(objects.POD_NAME, "metadata.name"),
         _from_pod(objects.POD_IP, "status.podIP"),

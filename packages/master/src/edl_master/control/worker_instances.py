@@ -46,6 +46,7 @@ def local_processes(config: Config, address: Callable[[], str]) -> Platform:
     changes = {name: value for name, value in limits.items() if name not in config.environ}
     if "PYTHONUNBUFFERED" not in config.environ:
         changes["PYTHONUNBUFFERED"] = "1"
+    changes |= process_environment.order_sets(config.environ)
     changes["EDL_REPLICA_DIR"] = str(config.job_dir / job_directory.REPLICAS)
     if config.spec.platform != "docker":
         # A worker observes the supervisor from its first second on (docs/adr/0016). In a container

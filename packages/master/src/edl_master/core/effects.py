@@ -84,6 +84,8 @@ class CallbackCall:
     learning_rate: float | None
     train_end: bool
     """The model has its last values: only ``on_train_end`` is called."""
+    epoch_begin: bool
+    """The job has more epochs than the last call knew: only ``on_epoch_begin`` is called."""
 
 
 @dataclass(frozen=True, slots=True)

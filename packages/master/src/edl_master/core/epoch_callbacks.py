@@ -51,6 +51,7 @@ class EpochCallbacks:
         self.called = 0
         self.stopped = False
         self.at_end = False
+        self._begins_again = False
         self.learning_rate: float | None = None
         self.requested_rates = 0
         self._is_described = False
@@ -98,7 +99,13 @@ class EpochCallbacks:
 
     def due(self, ended: int) -> bool:
         """Return whether the work after ``ended`` epochs waits for a call."""
-        return self.wanted and (self.at_end or (not self.stopped and self.called <= ended))
+        if not self.wanted or self.at_end:
+            return self.wanted
+        return not self.stopped and (self._begins_again or self.called <= ended)
+
+    def begin_again(self) -> None:
+        """Have the next epoch begin, although the last call has ended the training."""
+        self._begins_again = True
 
     def advance(self, ended: int) -> None:
         """Make the next call if it is due; to be called when no evaluation is under way.
@@ -108,7 +115,8 @@ class EpochCallbacks:
         """
         if self.due(ended) and not self._is_open:
             self._is_open = True
-            self._ledger.open_round(Round(TaskType.CALLBACKS, self.called, None))
+            number = ended if self._begins_again and not self.at_end else self.called
+            self._ledger.open_round(Round(TaskType.CALLBACKS, number, None))
 
     def next_call(self, metrics: Mapping[str, float]) -> CallbackCall:
         """Return the arguments that the holder of the task calls the callbacks with.
@@ -120,7 +128,8 @@ class EpochCallbacks:
         logs = {"loss": total / records} if records else {}
         if self.called:
             logs |= {f"val_{name}": value for name, value in metrics.items()}
-        return CallbackCall(self._state, logs, self.learning_rate, self.at_end)
+        begins = self._begins_again and not self.at_end
+        return CallbackCall(self._state, logs, self.learning_rate, self.at_end, begins)
 
     def apply_reply(self, reply: CallbackReply) -> None:
         """Apply the reply of the call that was made."""
@@ -128,6 +137,9 @@ class EpochCallbacks:
         if self.at_end:
             self.at_end = False
             return
+        if self._begins_again:
+            self._begins_again = False
+            self.called -= 1  # the call after the last epoch was made before
         epoch, self.called = self.called, self.called + 1
         if not reply.restore_best:  # the last call gets the same logs
             self._loss = (0.0, 0)
@@ -177,6 +189,7 @@ class EpochCallbacks:
             "called": self.called,
             "stopped": self.stopped,
             "at_end": self.at_end,
+            "begins_again": self._begins_again,
             "learning_rate": self.learning_rate,
             "requested_rates": self.requested_rates,
             "best_epoch": self.best_epoch,
@@ -192,6 +205,7 @@ class EpochCallbacks:
         self.stopped, self.learning_rate = saved["stopped"], saved["learning_rate"]
         self.requested_rates = saved.get("requested_rates", 0)
         self.best_epoch, self.at_end = saved.get("best_epoch"), saved.get("at_end", False)
+        self._begins_again = saved.get("begins_again", False)
         self._state = b64decode(saved["state"])
         total, records = saved["loss"]
         self._loss = total, records

@@ -305,6 +305,7 @@ class Training:
             "opened": self._opened,
             "ended": self._ended,
             **self._rounds.snapshot(),
+            "rounds": self._rounds.count,
             "callbacks": self._callbacks.snapshot(),
         }
 
@@ -313,6 +314,9 @@ class Training:
         self._ended = saved["ended"]
         self._callbacks.restore(saved["callbacks"])
         self._rounds.restore(saved)
+        before, now = saved.get("rounds"), self._rounds.count
+        if before is not None and now is not None and before < min(now, self._callbacks.called):
+            self._callbacks.begin_again()  # the last call has ended the training
 
     def make_round(self, number: int) -> Round:
         return Round(self.main, number, *self._rounds.divide(number))

@@ -91,6 +91,7 @@ class TrainedModel(_message.Message):
     LAYER_STATES_FILENAME_FIELD_NUMBER: _builtins.int
     CODE_SHA256_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
+    SEED_FIELD_NUMBER: _builtins.int
     docker_commit_id: _builtins.str
     model_def: _builtins.str
     model_def_params: _builtins.str
@@ -124,6 +125,8 @@ class TrainedModel(_message.Message):
     """JSON: columns or features of the training data, as the master has found them; for the masters
     of evaluations and predictions.
     """
+    seed: _builtins.int
+    """of the training: the model file is loaded with it"""
     @_builtins.property
     def metrics(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]: ...
     @_builtins.property
@@ -158,10 +161,11 @@ class TrainedModel(_message.Message):
         layer_states_filename: _builtins.str = ...,
         code_sha256: _builtins.str = ...,
         data: _builtins.bytes = ...,
+        seed: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code_sha256", b"code_sha256", "created_at", b"created_at", "data", b"data", "dataset_fn", b"dataset_fn", "docker_commit_id", b"docker_commit_id", "epochs", b"epochs", "eval_metrics_fn", b"eval_metrics_fn", "feature_columns", b"feature_columns", "input_function", b"input_function", "job", b"job", "keras_filename", b"keras_filename", "label_columns", b"label_columns", "layer_states_filename", b"layer_states_filename", "loss", b"loss", "metrics", b"metrics", "minibatch_size", b"minibatch_size", "model_def", b"model_def", "model_def_params", b"model_def_params", "model_zoo", b"model_zoo", "optimizer", b"optimizer", "parameter_version", b"parameter_version", "params_filename", b"params_filename", "records_trained", b"records_trained", "saved_model", b"saved_model", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code_sha256", b"code_sha256", "created_at", b"created_at", "data", b"data", "dataset_fn", b"dataset_fn", "docker_commit_id", b"docker_commit_id", "epochs", b"epochs", "eval_metrics_fn", b"eval_metrics_fn", "feature_columns", b"feature_columns", "input_function", b"input_function", "job", b"job", "keras_filename", b"keras_filename", "label_columns", b"label_columns", "layer_states_filename", b"layer_states_filename", "loss", b"loss", "metrics", b"metrics", "minibatch_size", b"minibatch_size", "model_def", b"model_def", "model_def_params", b"model_def_params", "model_zoo", b"model_zoo", "optimizer", b"optimizer", "parameter_version", b"parameter_version", "params_filename", b"params_filename", "records_trained", b"records_trained", "saved_model", b"saved_model", "seed", b"seed", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -290,12 +290,15 @@ class CallbackCall(_message.Message):
     LOGS_FIELD_NUMBER: _builtins.int
     LEARNING_RATE_FIELD_NUMBER: _builtins.int
     TRAIN_END_FIELD_NUMBER: _builtins.int
+    EPOCH_BEGIN_FIELD_NUMBER: _builtins.int
     state: _builtins.bytes
     """what the last call returned"""
     learning_rate: _builtins.float
     """what callbacks have set; absent: as the optimizer says"""
     train_end: _builtins.bool
     """the model has its last values: only on_train_end is called"""
+    epoch_begin: _builtins.bool
+    """the job has more epochs than it had: only on_epoch_begin is called"""
     @_builtins.property
     def logs(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """of the epoch that has ended"""
@@ -307,10 +310,11 @@ class CallbackCall(_message.Message):
         logs: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
         learning_rate: _builtins.float | None = ...,
         train_end: _builtins.bool = ...,
+        epoch_begin: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "learning_rate", b"learning_rate"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "learning_rate", b"learning_rate", "logs", b"logs", "state", b"state", "train_end", b"train_end"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate", "epoch_begin", b"epoch_begin", "learning_rate", b"learning_rate", "logs", b"logs", "state", b"state", "train_end", b"train_end"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__learning_rate: _TypeAlias = _typing.Literal["learning_rate"]  # noqa: Y015
     _WhichOneofArgType__learning_rate: _TypeAlias = _typing.Literal["_learning_rate", b"_learning_rate"]  # noqa: Y015

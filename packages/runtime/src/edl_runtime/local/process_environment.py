@@ -15,6 +15,18 @@ CHANGED = "EDL_CHANGED_ENVIRONMENT"
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 """Variables that limit TensorFlow's threads; its default is one for each core."""
 
+HASH_SEED = "PYTHONHASHSEED"
+"""The variable that decides the hashes of texts, and with them the order of sets."""
+
+
+def order_sets(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable that gives texts the same hashes in all processes of all jobs.
+
+    A model file may number the members of a set, or use ``hash``: each of its workers, and later
+    evaluations and predictions, must get the same numbers. A number that the user has set stays.
+    """
+    return {} if environ.get(HASH_SEED, "").isdecimal() else {HASH_SEED: "0"}
+
 
 def change(environ: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
     """Set variables in an environment so that ``restore`` can restore it."""

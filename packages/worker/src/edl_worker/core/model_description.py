@@ -95,4 +95,5 @@ class TrainedModelDescription:
     saved_model: str = ""
     layer_states_filename: str = ""
     code_sha256: str = ""
+    seed: int = 0
     data: bytes = b""

@@ -126,12 +126,14 @@ class EpochLogs:
         logs: of the epoch that has ended.
         learning_rate: what callbacks have set; None: the optimizer's own.
         train_end: the model has its last values: only ``on_train_end`` is called.
+        epoch_begin: the job has more epochs than it had: only ``on_epoch_begin`` is called.
     """
 
     state: bytes = b""
     logs: Mapping[str, float] = field(default_factory=dict)
     learning_rate: float | None = None
     train_end: bool = False
+    epoch_begin: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from edl_worker.core.step_engine import ExportForm, ModelEngine, OptimizerState,
 from edl_worker.core.tasks import ExportInfo
 from edl_worker.model_file.error_messages import message_of
 from edl_worker.model_file.zoo.importer import loaded_files
+from edl_worker.model_file.zoo.outside_files import read_files
 from edl_worker.tasks.export_attempts import FORMS, crashed_forms, note_writing
 from edl_worker.tasks.task_errors import is_about_writing, store_error, write_error
 from edl_worker.trained_model import directory as trained_model
@@ -160,7 +161,8 @@ class Exporter:
         spec, zoo, warnings = self.job.model, Path(self.job.model.model_zoo), []
         names = (getattr(spec, field) for field in zoo_files.NAMING_FIELDS)
         to.mkdir()
-        files = zoo_files.select(zoo, filter(None, names), loaded_files())
+        used = [*loaded_files(), *read_files()]
+        files = zoo_files.select(zoo, filter(None, names), used)
         for name in files.paths:
             try:
                 content = (zoo / name).read_bytes()
@@ -190,6 +192,7 @@ class Exporter:
             label_columns=spec.label_columns,
             model_zoo=MODEL_ZOO,
             code_sha256=spec.code_sha256,
+            seed=self.job.training.seed,
             minibatch_size=self.job.minibatch_size,
             job=self.job.exported_job or self.job.name,
             created_at=rfc3339(time.time(), "seconds"),

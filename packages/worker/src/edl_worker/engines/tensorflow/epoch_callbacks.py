@@ -74,8 +74,8 @@ class CallbackCaller:
             self._optimizer.learning_rate = rate
         rate = self._rate()
         self._begin(ended, call.state)
-        stopped_by, keeps_best, over, has_best = "", False, True, False
-        if not call.train_end:
+        stopped_by, keeps_best, over, has_best = "", False, not call.epoch_begin, False
+        if not (call.train_end or call.epoch_begin):
             stopped_by, keeps_best = self._end_epoch(ended, logs)
             over = bool(stopped_by) or ended >= self._epochs
             # Then a later call ends the training, once the stores have restored the best values.

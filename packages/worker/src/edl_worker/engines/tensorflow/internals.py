@@ -73,6 +73,16 @@ def track_variable(layer: keras.layers.Layer, variable: keras.Variable) -> None:
     _private(layer, "_track_variable")(variable)
 
 
+def keras_mask(tensor: Any) -> Any:
+    """Return the mask that Keras keeps for a tensor; None if it has none."""
+    return _private(_private_module("keras.src.backend"), "get_keras_mask")(tensor)
+
+
+def set_keras_mask(tensor: Any, mask: Any) -> None:
+    """Make Keras keep a mask for a tensor."""
+    _private(_private_module("keras.src.backend"), "set_keras_mask")(tensor, mask)
+
+
 def learning_rate_of(optimizer: keras.optimizers.Optimizer) -> Any:
     """Return an optimizer's learning rate: a variable, a schedule, or a function of the user."""
     return _private(optimizer, "_learning_rate")
@@ -305,6 +315,11 @@ def is_nondeterministic(dataset: tf.data.Dataset) -> bool:
     """Whether the user asked for ``deterministic=False``."""
     # Only datasets that accept the argument have the attribute.
     return getattr(dataset, "_deterministic", None) in ("false", b"false")
+
+
+def mark_nondeterministic(dataset: tf.data.Dataset) -> None:
+    """Have ``is_nondeterministic`` say of a dataset that the user asked for it."""
+    dataset._deterministic = "false"
 
 
 def drops_remainder(dataset: tf.data.Dataset) -> bool:

@@ -20,6 +20,7 @@ from edl_worker.engines.tensorflow.embedding.lookups import LookupOrder
 from edl_worker.engines.tensorflow.keras_steps import KerasSteps
 from edl_worker.engines.tensorflow.model import ModelFile
 from edl_worker.engines.tensorflow.model.loss_parts import output_activations
+from edl_worker.engines.tensorflow.output_masks import read_masks, set_masks
 from edl_worker.engines.tensorflow.traced_functions import SizeAgnosticFunction
 
 VERSIONS = {"tensorflow": tf.__version__, "keras": keras.__version__}
@@ -57,14 +58,13 @@ class LoadedKerasModel:
 
     def infer(self, batch: Batch, wanted: RowRequest | None = None, rows: Any = None) -> Any:
         """Return the outputs of the model; see ``ModelEngine``."""
-        if wanted is None:
-            return self._call(batch.size, batch.features, open_nests=(None, None))
-        self._order = wanted.lookups.order
-        return self._call(
-            batch.size,
-            batch.features,
-            open_nests=(tf.convert_to_tensor(rows), wanted.lookups.tensors),
-        )
+        given: tuple[Any, Any] = (None, None)
+        if wanted is not None:
+            self._order = wanted.lookups.order
+            given = tf.convert_to_tensor(rows), wanted.lookups.tensors
+        outputs, masks = self._call(batch.size, batch.features, open_nests=given)
+        set_masks(outputs, masks)
+        return outputs
 
     def process_outputs(self, outputs: Any, worker_id: int) -> None:
         """Give the outputs of a minibatch to the model file, if it wants them."""
@@ -94,8 +94,10 @@ class LoadedKerasModel:
             stage = self.steps.tables.serve(self._order, rows, lookups)
         with in_stage(stage):
             if self.predicts:
-                return self.source.predict(features)
-            return self.source.call(features, training=False)
+                outputs = self.source.predict(features)
+            else:
+                outputs = self.source.call(features, training=False)
+        return outputs, read_masks(outputs)
 
 
 def summarize(file: ModelFile) -> ModelSummary:

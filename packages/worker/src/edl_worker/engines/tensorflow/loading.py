@@ -62,7 +62,7 @@ def _load_trained(job: JobDescription, context: Mapping[str, Any]) -> LoadedKera
             options,
             context=context,
             purpose=purpose,
-            seed=job.training.seed,
+            seed=directory.description.seed,
             saved=directory.read_layer_states(),
         )
         sample = first_batch(file, job, purpose, job.minibatch_size)

@@ -1,4 +1,4 @@
-"""Finds the files and the code outside a model zoo that its code uses while it is loaded."""
+"""Finds the files that a model zoo's code reads while it is loaded, and code outside the zoo."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OWN = frozenset(
 
 
 class OutsideFiles:
-    """The files that the code of a zoo has read or imported and that are not in its folder.
+    """The files that the code of a zoo has read, and code that is not in its folder.
 
     Args:
         submitted: the folder that was submitted, if the zoo is a copy of it.
@@ -38,7 +38,7 @@ class OutsideFiles:
         self._began_ns = time.time_ns()
 
     def add(self, root: Path, named: Any) -> None:
-        """Note that a file is read now, if the zoo's code reads it and it lies outside ``root``.
+        """Note that a file is read now, if the zoo's code reads it.
 
         Args:
             root: folder of the zoo.
@@ -54,9 +54,10 @@ class OutsideFiles:
             return
         if path in self._lines or len(self._lines) == outside_files.MAX_FILES:
             return
-        if not outside_files.is_outside(path, root):
-            return
-        if line := _find_line():
+        if PurePath(path).is_relative_to(root):
+            if _find_line():
+                _read_inside.add(Path(path))
+        elif outside_files.is_data(path) and (line := _find_line()):
             self._lines[path] = line
 
     def add_module(self, root: Path, name: str) -> None:
@@ -109,6 +110,12 @@ def describe_changes(found: Sequence[LayerState], saved: Sequence[LayerState]) -
 
 
 _noting: tuple[OutsideFiles, Path] | None = None
+_read_inside: set[Path] = set()
+
+
+def read_files() -> list[Path]:
+    """Return the files of open zoos that their code has read when it was loaded."""
+    return sorted(_read_inside)
 
 
 @contextmanager

@@ -29,6 +29,11 @@ from elasticdl.python.common.constants import Mode
             "yields examples of its own, without reading the dataset that it gets",
         ),
         (
+            "return dataset.interleave(lambda r: tf.data.Dataset.from_tensors((r, r)), "
+            "num_parallel_calls=2, deterministic=False)",
+            "deterministic=False",
+        ),
+        (
             "return dataset.map(lambda r: (r, r), num_parallel_calls=2, deterministic=False)",
             "deterministic=False",
         ),
@@ -48,17 +53,28 @@ def test_a_dataset_function_that_breaks_the_contract(zoo: ZooFolder, body: str, 
     assert caught.value.where.endswith(", dataset_fn")
 
 
-def test_predictions_in_a_different_order_are_refused(zoo: ZooFolder) -> None:
-    write(
-        zoo,
-        dataset_fn="def dataset_fn(dataset, mode):\n"
-        "    mixed = tf.data.experimental.shuffle_and_repeat(10, 1)\n"
-        "    return dataset.apply(mixed).map(lambda r: (r, r))",
-    )
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            "dataset.apply(tf.data.experimental.shuffle_and_repeat(10, 1)).map(lambda r: (r, r))",
+            "shuffles in mode PREDICTION",
+        ),
+        (
+            "dataset.map(lambda r: (r, r)).bucket_by_sequence_length("
+            "lambda r, _: tf.strings.length(r), [9], [2, 2])",
+            "groups records in mode PREDICTION",
+        ),
+    ],
+)
+def test_predictions_in_a_different_order_are_refused(
+    zoo: ZooFolder, body: str, said: str
+) -> None:
+    write(zoo, dataset_fn=f"def dataset_fn(dataset, mode):\n    return {body}")
     model_file = zoo.load("mine", purpose=Mode.PREDICTION)
     with pytest.raises(EdlError) as caught:
         batches(model_file, float_images(4), mode=Mode.PREDICTION)
-    assert "shuffles in mode PREDICTION" in caught.value.what
+    assert said in caught.value.what
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,10 @@ LAYERS = {
         "tf.keras.Sequential([tf.keras.Input((28, 28)), L.Rescaling(SCALE)])",
         "Rescaling rescaling: scale is 0.5, and was 0.25",
     ),
+    "outside of the model": (
+        "L.Rescaling(1.0)\nnumber = L.Hashing(5, salt=int(100 * SCALE))",
+        "Hashing hashing: salt is [50, 50], and was [25, 25]",
+    ),
 }
 EQUAL_FOR_PREDICTIONS = {
     "what only training uses": "L.Dense(28, kernel_regularizer=tf.keras.regularizers.L2(SCALE))",

@@ -11,6 +11,9 @@ import pytest
 from contract_cases import GOOD
 from zoo_folder import ZooFolder
 
+from edl_runtime.model import zoo_files
+from edl_worker.model_file.zoo.outside_files import read_files
+
 READS = {
     "open": "open(PATH).read()",
     "binary": "open(PATH, 'rb').read()",
@@ -150,6 +153,13 @@ def test_a_file_that_has_changed_since_the_training_is_named(zoo: ZooFolder, out
     _, warning = zoo.load("mine", saved=saved).warnings
     line = zoo.line("mine.py", "open(PATH)")
     assert warning.startswith(f"file {outside} (mine.py:{line}) has changed since the model was")
+
+
+def test_the_files_of_the_zoo_that_its_code_reads_are_told(zoo: ZooFolder, outside: Path) -> None:
+    warnings(zoo, outside, "import pathlib\nnext(pathlib.Path(__file__).parent.glob('w*')).open()")
+    words = zoo.root.resolve() / "words.txt"
+    assert words in read_files()
+    assert "words.txt" in zoo_files.select(zoo.root, ["mine"], read_files()).paths
 
 
 def test_packages_of_edl_are_not_named(zoo: ZooFolder, outside: Path) -> None:

@@ -1,4 +1,4 @@
-"""The arguments of a model's layers, and what layers of users save beside their weights.
+"""The arguments of a model file's layers, and what layers of users save beside their weights.
 
 Both may come from a file that the model file reads, such as a scale or a list of words, so that
 another content of the file makes another model.
@@ -28,23 +28,29 @@ _ONLY_TRAINING = re.compile(r"rate|(\w+_)?(initializer|regularizer|constraint)")
 """Keys whose values change no prediction."""
 
 
-def read(model: keras.Model) -> tuple[LayerState, ...]:
-    """Return the arguments and the saved files of each layer that has some."""
+def read(model: keras.Model, made: Sequence[keras.layers.Layer]) -> tuple[LayerState, ...]:
+    """Return the arguments and the saved files of each layer that has some.
+
+    Args:
+        made: layers that the model file has made; some may be no part of the model.
+    """
     return tuple(
         LayerState(name, "", values, optional=True)
-        for name, layer in _layers(model)
+        for name, layer in _layers(model, made)
         if (values := {**_arguments(layer), **_assets(layer)})
     )
 
 
-def restore(model: keras.Model, saved: Sequence[LayerState]) -> None:
-    """Give layers the files that they had when the model was trained.
+def restore(
+    model: keras.Model, made: Sequence[keras.layers.Layer], saved: Sequence[LayerState]
+) -> None:
+    """Give layers the files that they had when the model was trained; see ``read``.
 
     Raises:
         EdlError: CHECKPOINT_DAMAGED, a file has no plain name.
     """
     states = {state.name: state.values for state in saved}
-    for name, layer in _layers(model):
+    for name, layer in _layers(model, made):
         found = states.get(name, {}).get("assets")
         if found and found != _assets(layer).get("assets"):
             with tempfile.TemporaryDirectory() as folder:
@@ -54,8 +60,13 @@ def restore(model: keras.Model, saved: Sequence[LayerState]) -> None:
                     layer.load_assets(folder)
 
 
-def check(model: keras.Model, saved: Sequence[LayerState], place: str) -> None:
-    """Check that layers have the arguments with which the model was trained.
+def check(
+    model: keras.Model,
+    made: Sequence[keras.layers.Layer],
+    saved: Sequence[LayerState],
+    place: str,
+) -> None:
+    """Check that layers have the arguments with which the model was trained; see ``read``.
 
     Raises:
         EdlError: SHAPE_MISMATCH, it names the layers, and arguments with both values.
@@ -63,7 +74,7 @@ def check(model: keras.Model, saved: Sequence[LayerState], place: str) -> None:
     states = {state.name: state for state in saved}
     changed = [
         difference
-        for mine in read(model)
+        for mine in read(model, made)
         if mine.name in states and (difference := _difference(mine, states[mine.name]))
     ]
     if changed:
@@ -96,10 +107,14 @@ def _short(state: LayerState, key: str) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def _layers(model: keras.Model) -> Iterator[tuple[str, keras.layers.Layer]]:
+def _layers(
+    model: keras.Model, made: Sequence[keras.layers.Layer]
+) -> Iterator[tuple[str, keras.layers.Layer]]:
     """Yield each layer that is no model and that ``LayerStates`` ignores, with a unique name."""
     counts: dict[str, int] = {}
-    for layer in nested_layers(model):
+    inner = nested_layers(model)
+    known = {id(layer) for layer in inner}
+    for layer in [*inner, *(it for it in made if id(it) not in known)]:
         if not isinstance(layer, (keras.Model, *ADAPTED)):
             name = f"{type(layer).__name__} {layer.name}"
             count = counts[name] = counts.get(name, 0) + 1

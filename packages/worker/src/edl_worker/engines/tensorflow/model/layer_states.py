@@ -42,6 +42,19 @@ class LayerStates:
         self._saved = {state.name: state for state in saved}
         self._layers: dict[int, tuple[keras.layers.Layer, str, str]] = {}
         self._counts: dict[str, int] = {}
+        self._made: list[keras.layers.Layer] = []
+
+    def add_made(self, layer: keras.layers.Layer) -> None:
+        """Note a layer that the model file makes, also if only ``dataset_fn`` uses it."""
+        self._made.append(layer)
+
+    def made(self) -> tuple[keras.layers.Layer, ...]:
+        """Return the layers that were made since ``forget_made``, in this order."""
+        return tuple(self._made)
+
+    def forget_made(self) -> None:
+        """Release the layers that the model file has made and perhaps dropped."""
+        self._made.clear()
 
     def read(self) -> tuple[LayerState, ...]:
         """Return the present states, in the order in which the layers got theirs."""
@@ -133,12 +146,27 @@ def _arguments(layer: keras.layers.Normalization) -> tuple[Any, Any]:
 @functools.cache
 def _change_layers() -> None:
     """Make the layers of Keras tell when they get state, once in a process."""
+    _change_layer(keras.layers.Layer)
     for kind in _LOOKUPS:
         _change_lookup(kind)
     _change_normalization(keras.layers.Normalization)
     _change_discretization(keras.layers.Discretization)
     for kind in ADAPTED:
         kind.adapt = _adapt_while_loading(kind.adapt)
+
+
+def _change_layer(kind: Any) -> None:
+    initialize = kind.__init__
+
+    @functools.wraps(initialize)
+    def initialize_and_note(self: Any, *args: Any, **kwargs: Any) -> None:
+        initialize(self, *args, **kwargs)
+        if _noting is not None:
+            _noting.add_made(self)
+
+    # Keras reads the names of the arguments.
+    initialize_and_note.__signature__ = inspect.signature(initialize)  # type: ignore[attr-defined]  # of every function
+    kind.__init__ = initialize_and_note
 
 
 def _change_lookup(kind: Any) -> None:

@@ -20,6 +20,7 @@ from edl_proto.printable import one_line
 from edl_worker.core.batch import Batch
 from edl_worker.engines.tensorflow.model.description import AS_IN_KERAS, LOSS, ModelFileDescription
 from edl_worker.engines.tensorflow.model.metric_fit import find_replaced_variable
+from edl_worker.engines.tensorflow.output_masks import read_masks, set_masks
 from edl_worker.model_file.errors import trial_error
 from edl_worker.model_file.zoo import compatibility
 
@@ -180,7 +181,8 @@ class MetricComputation:
                 means, updated = self._update_eagerly(given, labels, outputs, weights)
             else:
                 try:
-                    means, updated = self._compiled(given, labels, outputs, weights)
+                    masks = read_masks(outputs)
+                    means, updated = self._compiled(given, labels, outputs, weights, masks)
                 except Exception:
                     # Metrics may use numpy, which cannot be traced.
                     means, updated = self._update_eagerly(given, labels, outputs, weights)
@@ -204,8 +206,15 @@ class MetricComputation:
             ) from error
 
     def _update(
-        self, states: dict[str, list[Any]], labels: Any, outputs: Any, weights: Any
+        self,
+        states: dict[str, list[Any]],
+        labels: Any,
+        outputs: Any,
+        weights: Any,
+        masks: list[Any] | None = None,
     ) -> tuple[_Means, dict[str, list[Any]]]:
+        if masks is not None:
+            set_masks(outputs, masks)
         size = tf.cast(tf.shape(tf.nest.flatten(outputs)[0])[0], tf.float64)
         means: _Means = {}
         if self._compute_loss is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import threading
 from collections.abc import Generator, Iterator
@@ -20,6 +21,7 @@ from edl_worker.engines.tensorflow.internals import (
     dataset_lineage,
     has_stateful_operations,
     is_nondeterministic,
+    mark_nondeterministic,
 )
 from edl_worker.engines.tensorflow.pipelines.map_execution import (
     functions_on_one_device,
@@ -146,6 +148,7 @@ class DatasetPipeline:
             compatibility.provide_removed_names(),
             seed_generators(request.seed),
             _without_shuffles(request.mode),
+            _marked_interleaves(),
             maps_in_calling_thread(),
             functions_on_one_device(),
         ):
@@ -225,6 +228,12 @@ class DatasetPipeline:
                 raise self._function.definition.error(
                     "shuffles in mode PREDICTION, so predictions would lose their records",
                     "Shuffle only `if mode == Mode.TRAINING`.",
+                )
+            if mode == Mode.PREDICTION and dataset_kind(step) == "GroupByWindow":
+                raise self._function.definition.error(
+                    "groups records in mode PREDICTION, so predictions would lose their records",
+                    "Use .bucket_by_sequence_length() and .group_by_window() only "
+                    "`if mode != Mode.PREDICTION`, and pad to one length otherwise.",
                 )
             if dataset_kind(step) in _STEPS_BY_POSITION:
                 raise self._function.definition.error(
@@ -336,6 +345,29 @@ def _without_shuffles(mode: Mode) -> Iterator[None]:
         yield
     finally:
         tf.data.Dataset.shuffle = shuffle
+
+
+@contextmanager
+def _marked_interleaves() -> Iterator[None]:
+    """Note ``deterministic=False`` at parallel interleaves, whose datasets do not keep it.
+
+    Use it under the lock of ``seed_generators``, like everything that builds pipelines.
+    """
+    interleave = tf.data.Dataset.interleave
+
+    @functools.wraps(interleave)
+    def mark(self: tf.data.Dataset, *args: Any, **kwargs: Any) -> tf.data.Dataset:
+        made = interleave(self, *args, **kwargs)
+        given = kwargs.get("deterministic", args[4] if len(args) > 4 else None)
+        if given is False and dataset_kind(made) == "ParallelInterleave":
+            mark_nondeterministic(made)
+        return made
+
+    tf.data.Dataset.interleave = mark
+    try:
+        yield
+    finally:
+        tf.data.Dataset.interleave = interleave
 
 
 def _is_made_from(dataset: tf.data.Dataset, source: tf.data.Dataset) -> bool:
