@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from recordio.description import (
     DataField,
     Form,
     compare,
+    compare_classes,
     description_from_json,
 )
 
@@ -123,9 +125,28 @@ def test_a_feature_that_some_records_lack_may_be_missing() -> None:
     assert not compare(known, examples(DataField("label", "int64", 1)), "x").problem
 
 
+@pytest.mark.parametrize(
+    ("others", "problem"),
+    [
+        ((), ""),
+        ((("cat", 0),), ""),
+        ((("dog", 1), ("fish", 2)), ""),
+        ((("dog", 0),), "the label 'dog' is 0, in x 1"),
+        ((("fish", 1),), "the label 1 is 'fish', in x 'dog'"),
+    ],
+)
+def test_labels_keep_their_numbers(others: tuple[tuple[str, int], ...], problem: str) -> None:
+    known = replace(IMAGES, classes=(("cat", 0), ("dog", 1)))
+    compared = compare_classes(known, replace(IMAGES, classes=others), "x")
+    assert compared.problem.endswith(problem)
+    assert bool(compared.problem) is bool(problem)
+    assert dict(known.merge(replace(IMAGES, classes=others)).classes)["dog"] == 1
+
+
 def test_a_description_survives_its_trained_model() -> None:
     merged = KNOWN.merge(table(a=TEXT, b="", label=NUMBER))
     assert merged.fields[0].kind == MIXED
-    for known in (merged, IMAGES):
+    numbered = replace(IMAGES, classes=(("cat", 0), ("dog", 1)))
+    for known in (merged, IMAGES, numbered):
         assert description_from_json(json.loads(json.dumps(known.as_json()))) == known
     assert description_from_json({}) is None

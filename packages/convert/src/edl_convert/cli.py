@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
+from collections.abc import Mapping
+from pathlib import Path
 
 import click
 
@@ -68,6 +71,14 @@ password_file_option = option(
     help="Column that becomes the feature label; labels.json numbers text labels.",
 )
 @option(
+    "labels_file",
+    "--labels",
+    default="",
+    metavar="FILE",
+    help="labels.json of other data, whose numbers the labels get. [default: numbers in "
+    "alphabetical order]",
+)
+@option(
     "--delimiter",
     default="",
     metavar="CHAR",
@@ -125,6 +136,7 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
     form: SourceFormat | None,
     columns: str,
     label: str,
+    labels_file: str,
     delimiter: str,
     image_as: ImageForm,
     image_size: str,
@@ -164,11 +176,18 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
             delimiter="\t" if delimiter == "\\t" else delimiter,
             image_form=image_as,
             size=_size(image_size),
+            numbers=_numbers(labels_file),
         )
         with (
             open_origin(origin, options) as source,
             show_progress(source.total, quiet) as report,
         ):
+            if options.numbers and not source.classes:
+                raise usage(
+                    "--labels has no effect: the labels are no texts, and no names of folders",
+                    where="--labels",
+                    remedy="Leave it out.",
+                )
             done = write(source, place, layout, report)
         lines = [
             f"{plural(number, 'record')} in {posixpath.join(to, part) if part else to}"
@@ -213,6 +232,26 @@ def _size(text: str) -> tuple[int, int] | None:
             f"--size {text!r} is not a size", where="--size", remedy="Height x width: --size 28x28"
         )
     return int(match[1]), int(match[2])
+
+
+def _numbers(file: str) -> Mapping[str, int]:
+    from edl.plugins.errors import usage
+
+    if not file:
+        return {}
+    try:
+        found = json.loads(Path(file).read_bytes())
+        numbers = {str(text): int(number) for text, number in found.items()}
+    except (OSError, AttributeError, TypeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it has no texts with numbers"
+        raise usage(
+            f"--labels {file} cannot be read: {reason}",
+            where="--labels",
+            remedy="Name the labels.json that edl data convert wrote next to other data.",
+        ) from None
+    if not numbers:
+        raise usage(f"--labels {file} has no labels", where="--labels", remedy="Leave it out.")
+    return numbers
 
 
 @command(

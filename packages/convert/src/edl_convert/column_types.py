@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -159,6 +159,21 @@ def choose(header: Sequence[str], wanted: Sequence[str], label: str, where: str)
     )
 
 
-def number_classes(names: Iterable[str]) -> dict[str, int]:
-    """Number the names of classes from 0, in alphabetical order."""
+def number_classes(
+    names: Iterable[str], known: Mapping[str, int] | None = None
+) -> Mapping[str, int]:
+    """Return the known numbers of classes; if there are none, from 0 in alphabetical order.
+
+    Raises:
+        Problem: a name is not among the known ones.
+    """
+    if known:
+        others = sorted(set(names) - known.keys())
+        if others:
+            raise usage(
+                f"the class {others[0]!r} has no number in the file of --labels",
+                where="--labels",
+                remedy="Leave its records out, or train a new model with this class.",
+            )
+        return known
     return {name: number for number, name in enumerate(sorted(set(names)))}

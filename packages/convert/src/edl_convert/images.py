@@ -64,7 +64,9 @@ class ImageFolderSource:
                 remedy += f" If {folder.name} is one: edl data convert {folder.parent} --to data"
             raise unreadable("an image is not in the folder of a class", str(loose[0]), remedy)
         self.total: int | None = len(self._files)
-        self.classes: Mapping[str, int] = number_classes(file.parent.name for file in self._files)
+        self.classes: Mapping[str, int] = number_classes(
+            (file.parent.name for file in self._files), options.numbers
+        )
         self.image_shape: tuple[int, ...] | None = None
         self.types: Mapping[str, ColumnType] = {}
         if self._form is not ImageForm.FILE:

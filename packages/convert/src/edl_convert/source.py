@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from edl_convert.formats import ImageForm
@@ -22,6 +22,8 @@ class ConversionOptions:
     """Height and width that images are brought to."""
     classes: tuple[str, ...] = ()
     """The label's texts in the order of their numbers, for queries; by default those there are."""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """The numbers of the label's texts; by default in alphabetical order."""
     keys: tuple[str, ...] = ()
     """Columns that identify rows, for queries: a record must hold their values exactly."""
 

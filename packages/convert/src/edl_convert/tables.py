@@ -70,10 +70,14 @@ class CsvTableSource:
         self._kinds = kinds
         self.classes: Mapping[str, int] = {}
         self.image_shape = None
+        if self._chosen.label is not None and options.numbers:
+            kinds[self._chosen.label] = Cell.TEXT
         if self._chosen.label is not None and kinds[self._chosen.label] is Cell.TEXT:
             column = self._chosen.label
-            self.classes = number_classes(row[column] for _, row in self._rows())
-            if (text := find_written_number(list(self.classes))) is not None:
+            texts = (row[column] for _, row in self._rows() if row[column].strip())
+            self.classes = number_classes(texts, options.numbers)
+            text = None if options.numbers else find_written_number(list(self.classes))
+            if text is not None:
                 place = next((where for where, row in self._rows() if row[column] == text), "")
                 raise unreadable(
                     f"the labels are numbers, but not {text!r}, so that they would become "
@@ -219,7 +223,7 @@ class ParquetTableSource:
                 self.total += table.metadata.num_rows
         self._chosen = choose(names or [], options.columns, options.label, files[0])
         self._columns = [(names or [])[place] for place in self._chosen.places]
-        self.classes: Mapping[str, int] = self._number_labels()
+        self.classes: Mapping[str, int] = self._number_labels(options.numbers)
         self.image_shape = None
         self.types: Mapping[str, ColumnType] = {
             name: types[place]
@@ -243,7 +247,7 @@ class ParquetTableSource:
                     features[name] = _parquet_feature(value, f"{where}, column {column}")
             yield recordio.example.encode(features)
 
-    def _number_labels(self) -> dict[str, int]:
+    def _number_labels(self, known: Mapping[str, int]) -> Mapping[str, int]:
         if self._chosen.label is None:
             return {}
         column = self._columns[self._chosen.label]
@@ -253,7 +257,7 @@ class ParquetTableSource:
                 found.add(row[column])
             elif row[column] is not None:
                 return {}
-        return number_classes(found)
+        return number_classes(found, known)
 
     def _rows(self, columns: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         import pyarrow

@@ -1,4 +1,4 @@
-"""The data of a job has the columns of the model that its training begins with, in their order."""
+"""The data of a job has the columns and the labels of its model, in the model's order."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+import recordio
+import recordio.example
+from edl_master.adapters.class_numbers import read_class_numbers
 from edl_master.adapters.data import DataSet, open_data
 from edl_master.adapters.data_comparison import compare_data
 from edl_master.core.settings import JobType
+from edl_proto.errors import EdlError
 from edl_proto.v1 import model_pb2
 from edl_runtime.model.trained_model import TRAINED_MODEL
 
@@ -54,3 +58,51 @@ def test_a_file_of_values_says_nothing_of_columns(tmp_path: Path) -> None:
     compared = compare_data(JobType.TRAIN, data, None, "", str(tmp_path / "first.keras"))
     assert compared.columns == ("b", "a", "label")
     assert not compared.notes
+
+
+def write_labels(folder: Path, **numbers: int) -> DataSet:
+    folder.mkdir(parents=True)
+    record = recordio.example.encode({"x": [0.5], "label": [0]})
+    with recordio.Writer(str(folder / "part-00000.recordio")) as writer:
+        writer.write(record)
+    (folder / "labels.json").write_text(json.dumps(numbers))
+    return open_data([str(folder)], "", "--data")
+
+
+def test_validation_data_numbers_labels_as_the_training_data_does(tmp_path: Path) -> None:
+    data = write_labels(tmp_path / "train", cat=0, dog=1)
+    fewer = write_labels(tmp_path / "fewer", dog=1)
+    other = write_labels(tmp_path / "other", dog=0)
+    compared = compare_data(JobType.TRAIN, data, fewer, "")
+    with pytest.raises(EdlError) as caught:
+        compare_data(JobType.TRAIN, data, other, "")
+    assert "the label 'dog' is 0, in the training data 1" in caught.value.what
+    assert "--labels" in caught.value.remedy
+
+    folder = tmp_path / "model"
+    folder.mkdir()
+    content = model_pb2.TrainedModel(data=compared.content)
+    (folder / TRAINED_MODEL).write_bytes(content.SerializeToString())
+    compare_data(JobType.EVALUATE, fewer, None, str(folder))
+    compare_data(JobType.PREDICT, other, None, str(folder))  # which has no labels
+    with pytest.raises(EdlError):
+        compare_data(JobType.EVALUATE, other, None, str(folder))
+
+
+def test_only_numbers_of_labels_are_taken_from_their_file(tmp_path: Path) -> None:
+    (tmp_path / "split" / "test").mkdir(parents=True)
+    record = str(tmp_path / "split" / "test" / "a.recordio")
+    labels = tmp_path / "split" / "labels.json"
+    for content, found in (
+        ('{"b": 1, "a": 0}', (("a", 0), ("b", 1))),
+        ('{"0": "cat"}', ()),
+        ("[1]", ()),
+        ("{", ()),
+        ("", ()),
+    ):
+        labels.write_text(content)
+        assert read_class_numbers(record) == found
+    labels.unlink()
+    assert read_class_numbers(record) == ()
+    (tmp_path / "split" / "test" / "a.labels.json").write_text('{"c": 2}')
+    assert read_class_numbers(record) == (("c", 2),)

@@ -39,10 +39,15 @@ class DataField:
 
 @dataclass(frozen=True, slots=True)
 class DataDescription:
-    """The fields of data; of a table, in the order of its columns."""
+    """The fields of data; of a table, in the order of its columns.
+
+    Attributes:
+        classes: texts of labels and the numbers that a conversion gave them; empty: not known.
+    """
 
     form: Form
     fields: tuple[DataField, ...]
+    classes: tuple[tuple[str, int], ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -51,7 +56,9 @@ class DataDescription:
     def merge(self, other: DataDescription) -> DataDescription:
         """Return a description of both data sets, with the fields and the order of this one."""
         theirs = {field.name: field for field in other.fields}
-        return replace(self, fields=tuple(_merge(one, theirs.get(one.name)) for one in self.fields))
+        classes = tuple(sorted({**dict(other.classes), **dict(self.classes)}.items()))
+        fields = tuple(_merge(one, theirs.get(one.name)) for one in self.fields)
+        return replace(self, fields=fields, classes=classes)
 
     def in_order_of(self, other: DataDescription) -> DataDescription:
         """Return this description with its columns in another one's order, if both have the same.
@@ -66,7 +73,8 @@ class DataDescription:
     def as_json(self) -> dict[str, Any]:
         """Return JSON-able values."""
         fields = [[one.name, one.kind, one.size, one.always] for one in self.fields]
-        return {"form": self.form.value, "fields": fields}
+        classes = {"classes": dict(self.classes)} if self.classes else {}
+        return {"form": self.form.value, "fields": fields, **classes}
 
 
 def description_from_json(values: Mapping[str, Any]) -> DataDescription | None:
@@ -78,7 +86,8 @@ def description_from_json(values: Mapping[str, Any]) -> DataDescription | None:
     if not values:
         return None
     fields = (DataField(str(n), str(k), int(s), bool(a)) for n, k, s, a in values["fields"])
-    return DataDescription(Form(values["form"]), tuple(fields))
+    classes = tuple(sorted((str(t), int(n)) for t, n in values.get("classes", {}).items()))
+    return DataDescription(Form(values["form"]), tuple(fields), classes)
 
 
 def _merge(one: DataField, other: DataField | None) -> DataField:
@@ -153,6 +162,25 @@ def compare(
     notes = (*differences[:_SHOWN], *_notes(known, found, source, missing, extra))
     warns = len(missing) > 1 or bool(missing and extra) or bool(differences)
     return Comparison(notes=notes, warns=warns)
+
+
+def compare_classes(known: DataDescription, found: DataDescription, source: str) -> Comparison:
+    """Compare the numbers of a file's labels with the known ones; see ``compare``."""
+    mine, theirs = dict(known.classes), dict(found.classes)
+    texts = {number: text for text, number in mine.items()}
+    for text, number in theirs.items():
+        if mine.get(text, number) != number:
+            other = f"the label {text!r} is {number}, in {source} {mine[text]}"
+        elif texts.get(number, text) != text:
+            other = f"the label {number} is {text!r}, in {source} {texts[number]!r}"
+        else:
+            continue
+        return Comparison(
+            f"in its labels.json {other}",
+            f"Convert it with the numbers of {source}: edl data convert ... --labels labels.json "
+            "names the file next to that data. Or convert both together, with --split.",
+        )
+    return Comparison()
 
 
 def _plain(name: str) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import recordio
+from edl_master.adapters.class_numbers import read_class_numbers
 from edl_master.adapters.data_fields import describe_fields
 from edl_master.core.effects import Range
 from edl_master.core.mixing import Mixing, choose_mixing
@@ -212,6 +213,8 @@ def _open(uri: str, format: str, option: str) -> DataFile:
         source = recordio.open_source(uri, format=format or None)
         columns, index = tuple(source.columns or ()), source.index()
         fields = describe_fields(source) if index.records else None
+        if fields is not None:
+            fields = replace(fields, classes=read_class_numbers(uri))
         return DataFile(uri, source.format, columns, index, source.version, fields)
     except recordio.NoHeader as error:
         raise EdlError(

@@ -21,6 +21,7 @@ from recordio.description import (
     DataDescription,
     Form,
     compare,
+    compare_classes,
     description_from_json,
 )
 from recordio.storage.files import local_path
@@ -80,7 +81,7 @@ def compare_data(
     notes: list[LogEvent] = []
     if known is not None:
         lacks = type_ is JobType.PREDICT
-        notes += _compare_files(known, data.files, _TRAINING, may_lack=lacks)
+        notes += _compare_files(known, data.files, _TRAINING, has_labels=not lacks, may_lack=lacks)
         return ComparedData(known, tuple(notes))
     described = [(file, file.description) for file in data.files if file.description]
     if not described:
@@ -128,7 +129,12 @@ def compare_file(known: DataDescription, file: DataFile, source: str) -> list[Lo
 
 
 def _compare_files(
-    known: DataDescription, files: Iterable[DataFile], source: str, **may: bool
+    known: DataDescription,
+    files: Iterable[DataFile],
+    source: str,
+    *,
+    has_labels: bool = True,
+    **may: bool,
 ) -> list[LogEvent]:
     found: dict[tuple[str, bool], list[str]] = {}
     for file in files:
@@ -136,6 +142,9 @@ def _compare_files(
             continue
         name = without_passwords(file.uri)
         compared = compare(known, file.description, source, **may)
+        if has_labels and not compared.problem:
+            numbered = compare_classes(known, file.description, source)
+            compared = numbered if numbered.problem else compared
         if compared.problem:
             raise EdlError(
                 ErrorCode.SHAPE_MISMATCH,

@@ -54,7 +54,7 @@ class QuerySource:
             )
         self.classes: Mapping[str, int] = {
             name: number for number, name in enumerate(options.classes)
-        } or self._number_labels(options.label)
+        } or self._number_labels(options.label, options.numbers)
         self._result = self._execute(self._query)
         self._chosen = self._choose(options)
         self._temporal, self._keys = self._find_temporal(), options.keys
@@ -200,7 +200,7 @@ class QuerySource:
             self._result = self._execute(self._query)
             raise ReadAgain
 
-    def _number_labels(self, label: str) -> dict[str, int]:
+    def _number_labels(self, label: str, known: Mapping[str, int]) -> Mapping[str, int]:
         """Number the label's texts in alphabetical order; return nothing for other labels.
 
         The database finds them, with the query as a part of its own: nothing is edited in it.
@@ -226,7 +226,7 @@ class QuerySource:
                 where="--label",
                 remedy="Name a column of classes or of numbers.",
             )
-        return number_classes(found)
+        return number_classes(found, known)
 
     def _execute(self, statement: str) -> CursorResult[Any]:
         # Without parameters a driver gives no meaning to the statement's percent signs.

@@ -67,9 +67,7 @@ def test_a_dataset_function_that_breaks_the_contract(zoo: ZooFolder, body: str, 
         ),
     ],
 )
-def test_predictions_in_a_different_order_are_refused(
-    zoo: ZooFolder, body: str, said: str
-) -> None:
+def test_predictions_in_a_different_order_are_refused(zoo: ZooFolder, body: str, said: str) -> None:
     write(zoo, dataset_fn=f"def dataset_fn(dataset, mode):\n    return {body}")
     model_file = zoo.load("mine", purpose=Mode.PREDICTION)
     with pytest.raises(EdlError) as caught:

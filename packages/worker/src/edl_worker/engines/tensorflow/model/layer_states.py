@@ -44,17 +44,18 @@ class LayerStates:
         self._counts: dict[str, int] = {}
         self._made: list[keras.layers.Layer] = []
 
-    def add_made(self, layer: keras.layers.Layer) -> None:
+    def add_layer(self, layer: keras.layers.Layer) -> None:
         """Note a layer that the model file makes, also if only ``dataset_fn`` uses it."""
         self._made.append(layer)
 
-    def made(self) -> tuple[keras.layers.Layer, ...]:
-        """Return the layers that were made since ``forget_made``, in this order."""
+    def new_layers(self) -> tuple[keras.layers.Layer, ...]:
+        """Return the layers that were made since ``take_new_layers``, in this order."""
         return tuple(self._made)
 
-    def forget_made(self) -> None:
-        """Release the layers that the model file has made and perhaps dropped."""
-        self._made.clear()
+    def take_new_layers(self) -> tuple[keras.layers.Layer, ...]:
+        """Return them and keep them no longer: the model file may have dropped some."""
+        made, self._made = self.new_layers(), []
+        return made
 
     def read(self) -> tuple[LayerState, ...]:
         """Return the present states, in the order in which the layers got theirs."""
@@ -162,7 +163,7 @@ def _change_layer(kind: Any) -> None:
     def initialize_and_note(self: Any, *args: Any, **kwargs: Any) -> None:
         initialize(self, *args, **kwargs)
         if _noting is not None:
-            _noting.add_made(self)
+            _noting.add_layer(self)
 
     # Keras reads the names of the arguments.
     initialize_and_note.__signature__ = inspect.signature(initialize)  # type: ignore[attr-defined]  # of every function

@@ -178,8 +178,8 @@ def describe_model_file(
         keras_model = errors.attempt(model.create_model, caller)
     if keras_model is not None:
         errors.attempt(states.check_complete)
-        layer_arguments.restore(keras_model, states.made(), saved)
-        errors.attempt(layer_arguments.check, keras_model, states.made(), saved, model.place)
+        layer_arguments.restore(keras_model, states.new_layers(), saved)
+        errors.attempt(layer_arguments.check, keras_model, states.new_layers(), saved, model.place)
         errors.attempt(check_layers, keras_model, states, model.place)
         file = model.modules()[-1].__file__ or ""
         for role, definition in _compiled_definitions(keras_model, file).items():
@@ -196,8 +196,7 @@ def describe_model_file(
     found = files.read(zoo.root)
     warnings = (*warn_of_keras_2(described.model, model.place), *described.warnings)
     warnings += (*files.describe(), *describe_changes(found, saved))
-    taken = (*layer_arguments.read(described.model, states.made()), *found)
-    states.forget_made()
+    taken = (*layer_arguments.read(described.model, states.take_new_layers()), *found)
     described = replace(described, layer_states=states, other_states=taken, warnings=warnings)
     described = _with_custom_steps(described, purpose)
     if reference.learning_rate is not None and purpose is Mode.TRAINING:

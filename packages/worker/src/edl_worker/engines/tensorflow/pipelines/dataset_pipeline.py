@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import threading
 from collections.abc import Generator, Iterator
@@ -21,11 +20,11 @@ from edl_worker.engines.tensorflow.internals import (
     dataset_lineage,
     has_stateful_operations,
     is_nondeterministic,
-    mark_nondeterministic,
 )
 from edl_worker.engines.tensorflow.pipelines.map_execution import (
     functions_on_one_device,
     maps_in_calling_thread,
+    marked_interleaves,
 )
 from edl_worker.engines.tensorflow.pipelines.own_batches import (
     batch_problem,
@@ -148,7 +147,7 @@ class DatasetPipeline:
             compatibility.provide_removed_names(),
             seed_generators(request.seed),
             _without_shuffles(request.mode),
-            _marked_interleaves(),
+            marked_interleaves(),
             maps_in_calling_thread(),
             functions_on_one_device(),
         ):
@@ -224,17 +223,8 @@ class DatasetPipeline:
             raise self._function.definition.error(*problem)
         self._check_parts(dataset.element_spec, mode)
         for step in dataset_lineage(dataset):
-            if mode == Mode.PREDICTION and "Shuffle" in dataset_kind(step):
-                raise self._function.definition.error(
-                    "shuffles in mode PREDICTION, so predictions would lose their records",
-                    "Shuffle only `if mode == Mode.TRAINING`.",
-                )
-            if mode == Mode.PREDICTION and dataset_kind(step) == "GroupByWindow":
-                raise self._function.definition.error(
-                    "groups records in mode PREDICTION, so predictions would lose their records",
-                    "Use .bucket_by_sequence_length() and .group_by_window() only "
-                    "`if mode != Mode.PREDICTION`, and pad to one length otherwise.",
-                )
+            if mode == Mode.PREDICTION:
+                self._check_order(step)
             if dataset_kind(step) in _STEPS_BY_POSITION:
                 raise self._function.definition.error(
                     f"calls .{dataset_kind(step).lower()}(), which would leave records of every "
@@ -271,6 +261,19 @@ class DatasetPipeline:
             raise self._function.definition.error(
                 f"yields no labels in mode {mode.name}",
                 "Yield (features, labels) unless mode is Mode.PREDICTION.",
+            )
+
+    def _check_order(self, step: tf.data.Dataset) -> None:
+        if "Shuffle" in dataset_kind(step):
+            raise self._function.definition.error(
+                "shuffles in mode PREDICTION, so predictions would lose their records",
+                "Shuffle only `if mode == Mode.TRAINING`.",
+            )
+        if dataset_kind(step) == "GroupByWindow":
+            raise self._function.definition.error(
+                "groups records in mode PREDICTION, so predictions would lose their records",
+                "Use .bucket_by_sequence_length() and .group_by_window() only "
+                "`if mode != Mode.PREDICTION`, and pad to one length otherwise.",
             )
 
     def _check_end(self, dataset: tf.data.Dataset, source: tf.data.Dataset) -> None:
@@ -345,29 +348,6 @@ def _without_shuffles(mode: Mode) -> Iterator[None]:
         yield
     finally:
         tf.data.Dataset.shuffle = shuffle
-
-
-@contextmanager
-def _marked_interleaves() -> Iterator[None]:
-    """Note ``deterministic=False`` at parallel interleaves, whose datasets do not keep it.
-
-    Use it under the lock of ``seed_generators``, like everything that builds pipelines.
-    """
-    interleave = tf.data.Dataset.interleave
-
-    @functools.wraps(interleave)
-    def mark(self: tf.data.Dataset, *args: Any, **kwargs: Any) -> tf.data.Dataset:
-        made = interleave(self, *args, **kwargs)
-        given = kwargs.get("deterministic", args[4] if len(args) > 4 else None)
-        if given is False and dataset_kind(made) == "ParallelInterleave":
-            mark_nondeterministic(made)
-        return made
-
-    tf.data.Dataset.interleave = mark
-    try:
-        yield
-    finally:
-        tf.data.Dataset.interleave = interleave
 
 
 def _is_made_from(dataset: tf.data.Dataset, source: tf.data.Dataset) -> bool:

@@ -1,4 +1,4 @@
-"""Makes the functions of a ``dataset_fn`` cheap to start and to call.
+"""Makes the functions of a ``dataset_fn`` cheap to start and to call, and notes their order.
 
 TensorFlow runs each call of a mapped function operation by operation in a thread pool, whose
 threads look for work and wake each other up. For the usual function, which parses one record, that
@@ -12,6 +12,7 @@ the records of a small task.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,7 +23,9 @@ import tensorflow as tf
 from edl_worker.engines.tensorflow.internals import (
     UnsupportedVersion,
     dataset_functions_on_one_device,
+    dataset_kind,
     mapped_function,
+    mark_nondeterministic,
     run_map_in_calling_thread,
 )
 
@@ -84,3 +87,26 @@ def _has_control_flow(graph: Any) -> bool:
     for function in definition.library.function:
         nodes += function.node_def
     return any(node.op in _CONTROL_FLOW for node in nodes)
+
+
+@contextmanager
+def marked_interleaves() -> Iterator[None]:
+    """Note ``deterministic=False`` at parallel interleaves, whose datasets do not keep it.
+
+    Use it under the lock of ``seed_generators``, like everything that builds pipelines.
+    """
+    interleave = tf.data.Dataset.interleave
+
+    @functools.wraps(interleave)
+    def mark(self: tf.data.Dataset, *args: Any, **kwargs: Any) -> tf.data.Dataset:
+        made = interleave(self, *args, **kwargs)
+        given = kwargs.get("deterministic", args[4] if len(args) > 4 else None)
+        if given is False and dataset_kind(made) == "ParallelInterleave":
+            mark_nondeterministic(made)
+        return made
+
+    tf.data.Dataset.interleave = mark
+    try:
+        yield
+    finally:
+        tf.data.Dataset.interleave = interleave
