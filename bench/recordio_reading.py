@@ -36,9 +36,9 @@ def measures() -> list[dict[str, Any]]:
                 measure = compare(
                     f"RecordIO {compressor} → tf.data, {label}",
                     "records/s",
-                    _rate(_ours(files[compressor]), number),
+                    measure_rate(_ours(files[compressor]), number),
                     peer,
-                    _rate(_theirs(files[f"tf{compression}"], compression), number),
+                    measure_rate(_theirs(files[f"tf{compression}"], compression), number),
                     runs=RUNS,
                     # Uncompressed TFRecord is no peer of a compressed file: shown, not asked for.
                     target=None if compressor == "snappy" else 1.0,
@@ -84,7 +84,7 @@ def _theirs(path: str, compression: str) -> Any:
     return tf.data.TFRecordDataset(path, compression).batch(BATCH)
 
 
-def _rate(dataset: Any, number: int) -> Callable[[], float]:
+def measure_rate(dataset: Any, number: int) -> Callable[[], float]:
     """Measures records per second of a whole iteration, its start included."""
 
     def run() -> float:

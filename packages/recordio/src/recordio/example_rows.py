@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -87,8 +89,7 @@ class RowEncoder:
 
     def __init__(self, table: Any) -> None:
         self._rows = table.num_rows
-        names = sorted(table.column_names) if table.num_rows else []
-        self._columns = [_prepare(name, table.column(name)) for name in names]
+        self._columns = list(_prepare_all(table)) if table.num_rows else []
         self.nbytes = table.nbytes + sum(column.nbytes for column in self._columns)
 
     def encode(self, start: int, stop: int) -> list[bytes]:
@@ -117,13 +118,24 @@ class _Column(Protocol):
         """Return the part of each record that holds this feature; empty where it is null."""
 
 
+def _prepare_all(table: Any) -> Iterator[_Column]:
+    """Yield what encodes the columns in the order of their names; floats in a row together."""
+    from pyarrow import types
+
+    columns = ((name, as_plain(table.column(name))) for name in sorted(table.column_names))
+    for is_float, group in itertools.groupby(columns, lambda one: types.is_floating(one[1].type)):
+        if is_float:
+            yield _Floats(dict(group))
+        else:
+            yield from (_prepare(name, column) for name, column in group)
+
+
 def _prepare(name: str, column: Any) -> _Column:
     from pyarrow import types
 
-    column = as_plain(column)
     kind = column.type.value_type if types.is_dictionary(column.type) else column.type
     if types.is_floating(kind):
-        return _Floats(name, column.cast(kind))
+        return _Floats({name: column.cast(kind)})
     if not (types.is_integer(kind) or _is_text(kind)):
         return _Lists(name, column)
     codes = column if types.is_dictionary(column.type) else column.dictionary_encode()
@@ -146,25 +158,43 @@ class _RepeatedValues:
         self.nbytes = self._indices.nbytes + sum(map(sys.getsizeof, encoded))
 
     def encode(self, start: int, stop: int) -> list[bytes]:
-        encoded = self._encoded
-        return [encoded[at] for at in self._indices[start:stop].tolist()]
+        return list(map(self._encoded.__getitem__, self._indices[start:stop].tolist()))
 
 
 class _Floats:
+    """Columns of floats side by side, whose parts of a record have one length."""
+
     nbytes = 0
 
-    def __init__(self, name: str, column: Any) -> None:
-        self._column = column
-        self._head = np.frombuffer(encode_feature(name, 0.0)[:-_FLOAT_BYTES], np.uint8)
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        self._columns = list(columns.values())
+        heads = [encode_feature(name, 0.0)[:-_FLOAT_BYTES] for name in columns]
+        self._heads = [np.frombuffer(head, np.uint8) for head in heads]
 
     def encode(self, start: int, stop: int) -> list[bytes]:
-        column, head = self._column.slice(start, stop - start), self._head
+        columns = [column.slice(start, stop - start) for column in self._columns]
+        if any(column.null_count for column in columns):
+            parts = [
+                _without_nulls(_encode_floats([head], [column]), column)
+                for head, column in zip(self._heads, columns, strict=True)
+            ]
+            return list(map(b"".join, zip(*parts, strict=True)))
+        return _encode_floats(self._heads, columns)
+
+
+def _encode_floats(heads: Sequence[Any], columns: Sequence[Any]) -> list[bytes]:
+    width = sum(map(len, heads)) + _FLOAT_BYTES * len(heads)
+    octets = np.empty((len(columns[0]), width), np.uint8)
+    at = 0
+    for head, column in zip(heads, columns, strict=True):
         with np.errstate(over="ignore"):  # too great a number becomes an infinity
-            values = np.asarray(column.to_numpy(), np.float64).astype("<f4")
-        octets = np.empty((len(values), len(head) + _FLOAT_BYTES), np.uint8)
-        octets[:, : len(head)] = head
-        octets[:, len(head) :] = values.view(np.uint8).reshape(-1, _FLOAT_BYTES)
-        return _without_nulls(octets.view(f"V{octets.shape[1]}")[:, 0].tolist(), column)
+            values = np.asarray(column.to_numpy()).astype("<f4")
+        octets[:, at : at + len(head)] = head
+        at += len(head)
+        octets[:, at : at + _FLOAT_BYTES] = values.view(np.uint8).reshape(-1, _FLOAT_BYTES)
+        at += _FLOAT_BYTES
+    found: list[bytes] = octets.view(f"V{width}")[:, 0].tolist()
+    return found
 
 
 class _Integers:
