@@ -14,6 +14,7 @@ import click
 
 from edl.plugins.commands import argument, command, errors_as_output, option, terminal
 from edl.plugins.errors import EdlError, ErrorCode, usage
+from edl_runtime.local import process_environment
 
 _LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -55,6 +56,7 @@ def _serve(place: str, port: int, host: str, name: str, postprocess: str) -> Non
             where="--name",
             remedy="Use letters, digits, dots, hyphens and underscores.",
         )
+    _hash_as_jobs()
     import uvicorn
 
     from edl_serve.served_model import ServedModel
@@ -70,6 +72,14 @@ def _serve(place: str, port: int, host: str, name: str, postprocess: str) -> Non
         terminal.message(f"{name}: {address}/  (Ctrl-C ends it)")
         with contextlib.suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listener])
+
+
+def _hash_as_jobs() -> None:
+    """Run this command anew if texts have other hashes than in jobs, which number sets of them."""
+    if changes := process_environment.order_sets(os.environ):
+        python, *arguments = sys.orig_argv
+        sys.stderr.flush()
+        os.execve(sys.executable, [python, *arguments], {**os.environ, **changes})
 
 
 @contextlib.contextmanager
