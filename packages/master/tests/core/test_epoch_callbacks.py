@@ -94,7 +94,7 @@ class Play:
                 rate = 0.5 if key.round == 1 else None
                 keeps, restores = key.round == 2, bool(stop)
                 reply = ev.CallbackReply(call.state + b"x", stop, rate, keeps, restores)
-                done = replace(done, callbacks=reply)
+                done = replace(done, callbacks=reply, warnings=("beta has changed",))
         self.say(done)
         return True
 
@@ -124,6 +124,7 @@ def test_callbacks_come_before_and_after_each_epoch_and_may_end_the_training() -
     ]
     assert play.at_end == [4]
     view = play.job.view(0.0)
+    assert view.warnings == ("beta has changed",)
     assert (view.progress.num_epochs, view.progress.records_total) == (3, 24)
     assert play.effects.count(fx.ChangeLearningRate(0.5)) == 1
     kinds = [e.kind for e in play.effects if isinstance(e, fx.LogEvent)]

@@ -238,6 +238,7 @@ class Dispatcher:
                 self._progress.predictions += event.records
             case TaskType.CALLBACKS:
                 self._callbacks.apply_reply(event.callbacks or CallbackReply(b""))
+                self._outcome.warn(event.warnings)
             case TaskType.EXPORT:
                 # The workflow makes the written files the output later.
                 self._outcome.warn(event.warnings)

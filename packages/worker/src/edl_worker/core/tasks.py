@@ -146,6 +146,7 @@ class CallbackResult:
         learning_rate: from now on; None: as before.
         keep_best: the present values are the best so far.
         restore_best: training ends, and the best values become the model.
+        warnings: what other workers do not get.
     """
 
     state: bytes
@@ -153,6 +154,7 @@ class CallbackResult:
     learning_rate: float | None = None
     keep_best: bool = False
     restore_best: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +255,7 @@ class TaskResult:
             the master counts them.
         metric_states: of an evaluation task.
         metrics: of an evaluation summary.
-        warnings: what the trained model of an export task lacks, and why.
+        warnings: what the trained model of an export task lacks, and why; or of callbacks.
         callbacks: of a call of the callbacks.
     """
 

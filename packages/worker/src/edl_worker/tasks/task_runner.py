@@ -185,7 +185,7 @@ class TaskRunner:
         self._training.loop.pull(lease)
         self._state.phase = WorkerPhase.COMPUTING
         reply = self._training.steps.call_callbacks(lease.task.round, lease.callbacks)
-        return TaskResult(callbacks=reply)
+        return TaskResult(callbacks=reply, warnings=reply.warnings)
 
     def _use_frozen(self, lease: Lease) -> None:
         if lease.frozen and self._training is not None:

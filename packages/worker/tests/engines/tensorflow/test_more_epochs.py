@@ -1,4 +1,4 @@
-"""The callbacks of a job that gets more epochs than it had."""
+"""The callbacks of a job that gets more epochs than it had, and of one that changes its module."""
 
 from __future__ import annotations
 
@@ -31,9 +31,26 @@ callbacks = [Begun()]
 """
 
 
-def caller(zoo: ZooFolder) -> CallbackCaller:
+CHANGES = """
+import keras
+
+beta, step, shown, sizes = keras.Variable(1.0), 0, [], {"batch": 1, "rows": []}
+
+class Anneals(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        global step
+        beta.assign(1.0 + epoch)
+        step, sizes["batch"] = epoch, 2 ** epoch
+        shown.append(epoch)
+        sizes["rows"].append(epoch)
+
+callbacks = [Anneals()]
+"""
+
+
+def caller(zoo: ZooFolder, more: str = "") -> CallbackCaller:
     """Return the caller of a new worker."""
-    zoo.write("mine.py", MODEL)
+    zoo.write("mine.py", MODEL + more)
     file = zoo.load("mine")
     file.build(Batch({"x": tf.zeros((4, 2))}, tf.zeros((4, 1)), 4))
     return CallbackCaller(file, Arena(file.model), 3)
@@ -44,3 +61,13 @@ def test_the_first_of_more_epochs_only_begins(zoo: ZooFolder) -> None:
     again = caller(zoo).call(1, EpochLogs(first.state, {}, None, epoch_begin=True))
     assert again.learning_rate == pytest.approx(2.0)
     assert not again.stopped_by
+
+
+def test_what_a_callback_changes_for_its_own_worker_alone_is_named(zoo: ZooFolder) -> None:
+    calls = caller(zoo, CHANGES)
+    first = calls.call(0, EpochLogs(b"", {}, None))
+    assert first.warnings == ()
+    warnings = calls.call(1, EpochLogs(first.state, {}, None)).warnings
+    assert [text.partition(". Only the worker")[0] for text in warnings] == [
+        f"A callback changes {name} of mine.py" for name in ("beta", "step", "sizes['batch']")
+    ]

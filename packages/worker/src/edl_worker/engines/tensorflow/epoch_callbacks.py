@@ -19,7 +19,7 @@ import numpy as np
 from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.limits import MAX_CALLBACK_STATE_NBYTES
 from edl_worker.core.tasks import CallbackResult, EpochLogs
-from edl_worker.engines.tensorflow import callback_state
+from edl_worker.engines.tensorflow import callback_state, module_values
 from edl_worker.engines.tensorflow.internals import inner_optimizers, learning_rate_of
 from edl_worker.engines.tensorflow.model import ModelFile
 from edl_worker.engines.tensorflow.model.adapters.callbacks import restores_best
@@ -67,7 +67,7 @@ class CallbackCaller:
                 finite, or remembers what cannot be kept, or the state is of other callbacks.
         """
         model, logs = self._model, dict(call.logs)
-        before = self._arena.pack()
+        before, others = self._arena.pack(), module_values.read_values()
         model.optimizer, model.stop_training = self._optimizer, False
         rate = self._configured if call.learning_rate is None else call.learning_rate
         if self._rate() != np.float32(rate) and not self._follows_schedule():
@@ -102,7 +102,8 @@ class CallbackCaller:
                 "Keep large values out of their attributes, for example in a file.",
             )
         changed = None if new == rate else float(new)
-        return CallbackResult(state, stopped_by, changed, keeps_best, has_best)
+        warnings = _describe_changes(others)
+        return CallbackResult(state, stopped_by, changed, keeps_best, has_best, warnings)
 
     def _end_epoch(self, ended: int, logs: dict[str, Any]) -> tuple[str, bool]:
         """Return the callback that ends the training, if any, and whether these values are best."""
@@ -196,6 +197,15 @@ class CallbackCaller:
         # A keras.optimizers.MultiOptimizer has none that could be read or set.
         rate = getattr(self._optimizer, "learning_rate", 0.0)
         return np.float32(keras.ops.convert_to_numpy(rate))
+
+
+def _describe_changes(before: dict[str, Any]) -> tuple[str, ...]:
+    """Return a warning for each value outside of the model that the callbacks have changed."""
+    return tuple(
+        f"A callback changes {name}. Only the worker that calls it has the new value: other "
+        "workers, and those that start later, have the one that the model file gives it."
+        for name in module_values.find_changes(before, module_values.read_values())
+    )
 
 
 def _hand_over_best(callback: keras.callbacks.Callback) -> bool:
