@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import signal
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from conftest import Edl
 
 ROWS = [(0.1 * number, "abc"[number % 3], number % 2) for number in range(64)]
@@ -59,6 +61,14 @@ def test_requests_get_what_a_prediction_job_writes(edl: Edl, tmp_path: Path) -> 
         request = urllib.request.Request(f"{address[0]}v1/models/m:predict", body, headers)
         with urllib.request.urlopen(request, timeout=120) as answer:
             return json.load(answer)["predictions"]
+
+    wrong = {"label": 0, "city": "a", "age": "old"}
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        predict([wrong])
+    answer = json.load(caught.value)
+    assert caught.value.code == 422
+    assert "old" in answer["what"]
+    assert "edl-serve-" not in json.dumps(answer)
 
     rows = [{"label": label, "city": city, "age": age} for age, city, label in ROWS]
     found = predict(rows[:1]) + predict(rows[1:])

@@ -109,16 +109,22 @@ class ServedModel:
 
     def _load(self, records: EncodedInstances) -> LoadedModel:
         with tempfile.TemporaryDirectory(prefix="edl-serve-") as folder:
+            place = _write(records, Path(folder))
             spec = {
                 "name": "serve",
                 "type": "PREDICT",
                 "trained_model": self._place,
-                "data": [_write(records, Path(folder))],
+                "data": [place],
                 "minibatch_size": self._batch_size,
                 "prediction": {"postprocess": self._postprocess},
             }
             context = {"job": "serve", "worker_id": 0, "master": ""}
-            return load(parse_job(json.dumps(spec)), context, self._framework)
+            try:
+                return load(parse_job(json.dumps(spec)), context, self._framework)
+            except EdlError as error:  # its place is a file that is gone when it is read
+                error.what = error.what.replace(place, "the request")
+                error.where = error.where.replace(place, "the request")
+                raise
 
 
 def _write(records: EncodedInstances, folder: Path) -> str:
