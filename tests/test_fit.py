@@ -165,7 +165,9 @@ def test_the_fit_of_a_function_is_a_job(edl: Edl, tmp_path: Path) -> None:
 
 def test_the_examples_of_the_page_run(edl: Edl, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "fit.md").read_text()
-    first, script = re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)
-    out = run_program(edl, tmp_path, first + script)
+    first, script, handle = re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)
+    out = run_program(edl, tmp_path, first + handle + script)
     assert "Epoch 10/10 - " in out
-    assert len(edl("list", "-o", "name").out.split()) == 2
+    assert "'epochs': 3" in out
+    assert "[{'epoch': 1, " in out
+    assert len(edl("list", "-o", "name").out.split()) == 3

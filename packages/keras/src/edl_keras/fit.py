@@ -11,19 +11,15 @@ from typing import Any, Unpack
 import keras
 import numpy as np
 
-from edl.plugins.backends import JobBackend
-from edl.plugins.errors import EdlError, error_of, for_python
-from edl.plugins.job_status import JobStatus
-from edl.plugins.jobs import JobWatcher, api, job_catalog
+from edl.plugins.errors import for_python
+from edl.plugins.jobs import api, job_catalog
 from edl_keras.arguments import KERAS_ARGUMENTS, FitOptions, FitPlan, plan_fit
-from edl_keras.callbacks import LocalCallbacks
 from edl_keras.errors import wrong_model
 from edl_keras.fit_data import ArrayData
-from edl_keras.history import EpochDisplay
+from edl_keras.fit_job import FitJob, folders
 from edl_keras.model_config import has_call
 from edl_keras.model_file import MODEL_DEF, write_zoo
-from edl_keras.trained_weights import find_weights, load_weights, save_weights
-from edl_runtime.local import job_directory
+from edl_keras.trained_weights import find_weights, save_weights
 
 MEASURED_RECORDS = 2000
 """The number of training records on which the metrics of an epoch are measured."""
@@ -31,19 +27,25 @@ MEASURED_RECORDS = 2000
 
 @for_python
 def fit(
-    model: keras.Model, x: Any = None, y: Any = None, **options: Unpack[FitOptions]
-) -> keras.callbacks.History:
+    model: keras.Model,
+    x: Any = None,
+    y: Any = None,
+    *,
+    wait: bool = True,
+    **options: Unpack[FitOptions],
+) -> Any:
     """Train a compiled Keras model in a job; the model has the trained weights afterwards.
 
     Args:
         model: begins with the weights that it has.
         x: arrays, a table, or a finite pipeline of ``tf.data``.
         y: the labels.
+        wait: until the job is over; otherwise the model has its weights after ``FitJob.wait``.
         options: the arguments of Keras's ``fit``, and options of ``elasticdl.train`` such as
             ``num_workers``. Of all workers together, ``batch_size`` examples make one update.
 
     Returns:
-        The loss and the metrics of each epoch.
+        The loss and the metrics of each epoch; a ``FitJob`` with ``wait=False``.
 
     Raises:
         EdlError: an argument is wrong, or the job failed or was stopped.
@@ -64,13 +66,14 @@ def fit(
         if not is_submitted:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    history = _follow(plan, Path(given["output"]), folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    return history
+    handle = FitJob(
+        plan.job, model, callbacks=plan.callbacks.here, epochs=plan.epochs, verbose=plan.verbose
+    )
+    return handle.wait() if wait else handle
 
 
 def _make_folder(job: str) -> Path:
-    parent = job_directory.home() / "fits"
+    parent = folders()
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     return Path(tempfile.mkdtemp(prefix=f"{job}-", dir=parent))
 
@@ -142,45 +145,6 @@ def _job_options(plan: FitPlan, folder: Path) -> dict[str, Any]:
     return options
 
 
-def _follow(plan: FitPlan, output: Path, folder: Path) -> keras.callbacks.History:
-    """Watch the job, and give its weights to the model at the end."""
-    callbacks = LocalCallbacks(plan.callbacks.here, plan.model, plan.epochs)
-    show = print if plan.verbose else _ignore
-    with job_catalog() as catalog:
-        backend = catalog.find(plan.job)
-        show(f"The job {plan.job} trains {plan.model.name}; edl dashboard {plan.job} shows it.")
-        display = EpochDisplay(backend, plan.job, plan.epochs, callbacks, show)
-        callbacks.begin()
-        try:
-            status = JobWatcher(backend, plan.job, display).run()
-        except KeyboardInterrupt as interrupt:
-            interrupt.add_note(
-                f"The job {plan.job} continues. edl wait {plan.job} waits for its end; then"
-                f' model.load_weights("{output}/model.keras") gives the model its weights.'
-                f" edl stop {plan.job} ends it. Its data is in {folder}."
-            )
-            raise
-        if status.failure is not None:
-            raise _of_fit(backend, status, folder)
-    load_weights(plan.model, output)
-    history = display.history(plan.model)
-    plan.model.history = history
-    callbacks.end(display.last)
-    return history
-
-
-def _of_fit(backend: JobBackend, status: JobStatus, folder: Path) -> EdlError:
-    """Return the error of a job, with a remedy that fits a program; drop data of no use."""
-    assert status.failure is not None
-    error = error_of(status.failure)
-    steps = backend.continuation.next_steps(status)
-    if status.epochs_done or not error.remedy.endswith(steps):
-        return error
-    shutil.rmtree(folder, ignore_errors=True)
-    remedy = f"{error.remedy.removesuffix(steps)}Then call fit again."
-    return EdlError(error.code, error.what, where=error.where, remedy=remedy, detail=error.detail)
-
-
 def _signature() -> inspect.Signature:
     """Return the arguments by name and default, for ``help(elasticdl.fit)`` and for editors."""
     either, keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
@@ -189,15 +153,11 @@ def _signature() -> inspect.Signature:
         *(inspect.Parameter(name, either, default=None) for name in ("x", "y")),
         *(
             inspect.Parameter(name, keyword, default=default)
-            for name, default in {**KERAS_ARGUMENTS, **_JOB_ARGUMENTS}.items()
+            for name, default in {**KERAS_ARGUMENTS, "wait": True, **_JOB_ARGUMENTS}.items()
         ),
         inspect.Parameter("job_options", inspect.Parameter.VAR_KEYWORD),
     ]
-    return inspect.Signature(parameters, return_annotation=keras.callbacks.History)
-
-
-def _ignore(text: str) -> None:
-    """Show nothing."""
+    return inspect.Signature(parameters, return_annotation=Any)
 
 
 _JOB_ARGUMENTS: dict[str, Any] = {

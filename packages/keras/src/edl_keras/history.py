@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from edl.plugins.backends import JobBackend
+from edl.plugins.backends import JobLogs
 from edl.plugins.job_status import JobEvent, JobStatus, LogChoice
 from edl_keras.callbacks import LocalCallbacks
 from edl_keras.model_file import REPORT
@@ -21,7 +21,7 @@ class EpochDisplay:
     """A ``JobDisplay`` that follows the epochs of a job of ``fit``.
 
     Args:
-        backend: has the job.
+        logs: opens the logs of a job.
         epochs: how many there are to be.
         callbacks: get the values of each epoch.
         show: takes a line about each epoch.
@@ -29,18 +29,19 @@ class EpochDisplay:
 
     def __init__(
         self,
-        backend: JobBackend,
+        logs: Callable[[str, LogChoice], JobLogs],
         job: str,
         epochs: int,
         callbacks: LocalCallbacks,
         show: Callable[[str], object],
     ) -> None:
-        self._logs = backend.logs(job, LogChoice("worker"))
+        self._logs = logs(job, LogChoice("worker"))
         self._epochs = epochs
         self._callbacks = callbacks
         self._show = show
         self._since_s = time.monotonic()
         self._found: dict[int, Logs] = {}
+        callbacks.begin()
 
     def update(self, status: JobStatus) -> None:
         """Read what the workers have reported since the last call."""
@@ -72,9 +73,13 @@ class EpochDisplay:
         return history
 
     @property
-    def last(self) -> Logs:
-        """The values of the last epoch so far."""
-        return self._found[max(self._found)] if self._found else {}
+    def rows(self) -> list[Logs]:
+        """The values of all epochs so far, with the number of the epoch."""
+        return [{"epoch": epoch + 1, **self._found[epoch]} for epoch in sorted(self._found)]
+
+    def end(self) -> None:
+        """Call ``on_train_end`` of the callbacks."""
+        self._callbacks.end(self._found[max(self._found)] if self._found else {})
 
     def _take(self, report: dict[str, Any]) -> None:
         """Take the values of an epoch; after a loss of workers, an epoch may be reported twice."""

@@ -1,9 +1,9 @@
 """The package that model files and Python scripts import.
 
-``Mode`` and ``ElasticDLSpec`` are for model files. ``train``, ``evaluate``, ``predict``,
-``resume``, ``export``, ``convert_data``, ``load_data``, ``fit`` and ``job`` are the Python API.
-They belong to the client and what plugs into it, and are imported on first use, so that the image
-of a worker needs neither.
+``Mode`` and ``ElasticDLSpec`` are for model files. All else is the Python API: ``train``,
+``evaluate``, ``predict``, ``resume``, ``export``, ``convert_data``, ``load_data``, ``fit``, ``job``
+and ``attach``. It belongs to the client and what plugs into it, and is imported on first use, so
+that the image of a worker needs neither.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ __all__ = [
     "NotFoundError",
     "StoppedError",
     "UsageError",
+    "attach",
     "convert_data",
     "evaluate",
     "export",
@@ -47,6 +48,7 @@ _LAZY_NAMES = {
     "export": "edl.api",
     "convert_data": "edl.data_api",
     "load_data": "edl.data_api",
+    "attach": "edl_keras.fit_job",
     "fit": "edl_keras.fit",
     "job": "edl_keras.job",
     "EdlError": "edl_proto.errors",

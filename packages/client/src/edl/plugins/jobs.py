@@ -15,7 +15,7 @@ from edl.core.model_file import (
 )
 from edl.render.line_display import SilentDisplay
 from edl.use_cases.job_catalog import JobCatalog
-from edl.use_cases.job_watcher import JobDisplay, JobWatcher
+from edl.use_cases.job_watcher import JobDisplay, JobWatcher, change
 
 __all__ = [
     "JobCatalog",
@@ -24,6 +24,7 @@ __all__ = [
     "SilentDisplay",
     "api",
     "candidates",
+    "change",
     "definitions",
     "job_catalog",
     "learns_label",
