@@ -31,6 +31,7 @@ def write(file: Path, records: list[bytes]) -> Path:
         (("1", "", "NA"), NUMBER),
         (("red", '"a, b"', ""), TEXT),
         (("red", "1", ""), MIXED),
+        (("1_000", "2_000"), TEXT),
         (("", "", "?"), ""),
     ],
 )

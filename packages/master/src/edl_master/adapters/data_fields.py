@@ -16,7 +16,7 @@ from recordio.description import (
     DataField,
     Form,
 )
-from recordio.formats.csvfile import MISSING, split_row
+from recordio.formats.csvfile import MISSING, is_text, split_row
 
 _ROWS, _EXAMPLES = 200, 16
 """The number of records of a file that are looked at."""
@@ -63,11 +63,7 @@ def _describe_table(columns: Sequence[str], rows: Iterator[bytes]) -> DataDescri
 def _kind_of(cell: str) -> str:
     if cell.lower() in MISSING:
         return ""
-    try:
-        float(cell)
-    except ValueError:
-        return TEXT
-    return NUMBER
+    return TEXT if is_text(cell) else NUMBER
 
 
 def _describe_examples(

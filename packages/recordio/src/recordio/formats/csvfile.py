@@ -47,6 +47,8 @@ def split_row(row: bytes) -> list[str]:
 
 def is_text(cell: str) -> bool:
     """Whether a field is neither a number nor stands for a missing value."""
+    if "_" in cell:  # Python takes 1_000 for a number
+        return True
     try:
         float(cell or 0)
     except ValueError:

@@ -84,12 +84,12 @@ def test_rows_of_a_csv_file(zoo: ZooFolder) -> None:
         zoo,
         """
 def input_fn(records):
-    assert [r["name"] for r in records] == [b"Ann, Lee", b"Bob"]
+    assert [r["name"] for r in records] == [b"Ann, Lee", b"1_000"]
     assert records[0]["age"].dtype == np.int64 and records[0]["pay"].dtype == np.float64
     return np.array([[r["pay"]] for r in records]), np.array([r["age"] for r in records])
 """,
     )
-    rows_ = [b'"Ann, Lee",31,1.5', b"Bob,42,-2e3"]
+    rows_ = [b'"Ann, Lee",31,1.5', b"1_000,42,-2e3"]
     (batch,) = batches(model_file, rows_, columns=["name", "age", "pay"])
     assert np.asarray(batch.features).reshape(-1).tolist() == [1.5, -2000.0]
     assert np.asarray(batch.labels).tolist() == [31, 42]

@@ -253,7 +253,7 @@ class _CsvDecoder:
 
 
 def _number_or_bytes(field: str) -> Any:
-    for kind in (np.int64, np.float64):
+    for kind in () if "_" in field else (np.int64, np.float64):  # Python takes 1_000 for a number
         with contextlib.suppress(ValueError, OverflowError):
             return kind(field)
     return field.encode("utf-8", errors="surrogateescape")
