@@ -163,11 +163,17 @@ def test_the_fit_of_a_function_is_a_job(edl: Edl, tmp_path: Path) -> None:
     assert edl.status("subclassed")["state"] == "SUCCEEDED"
 
 
-def test_the_examples_of_the_page_run(edl: Edl, tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "fit.md").read_text()
-    first, script, handle = re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)
-    out = run_program(edl, tmp_path, first + handle + script)
+def test_the_examples_of_the_documents_run(edl: Edl, tmp_path: Path) -> None:
+    first, script, handle = read_examples("fit.md")
+    _, migrated = read_examples("migration.md")
+    out = run_program(edl, tmp_path, first + handle + script + migrated)
     assert "Epoch 10/10 - " in out
     assert "'epochs': 3" in out
     assert "[{'epoch': 1, " in out
-    assert len(edl("list", "-o", "name").out.split()) == 3
+    assert len(edl("list", "-o", "name").out.split()) == 4
+
+
+def read_examples(page: str) -> list[str]:
+    """Return the programs of a page of the documents."""
+    text = (ROOT / "docs" / page).read_text()
+    return re.findall(r"^```python\n(.*?)^```", text, re.S | re.M)
