@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import math
 import sys
 from pathlib import Path
@@ -167,6 +168,20 @@ def test_a_value_that_cannot_travel_is_named(script: dict[str, Any], tmp_path: P
         script["handle"] = handle
         with pytest.raises(Problem, match="use uses handle, _io TextIOWrapper, which cannot"):
             SourceCode().add(script["use"])
+
+
+def test_the_newest_cell_of_a_notebook_counts(script: dict[str, Any]) -> None:
+    """IPython gives each cell a file name of its own, and the lines to ``linecache``."""
+    cells = ("WIDTH = 2\n", "class Cell:\n    def get(self):\n        return WIDTH\n")
+    bare = "class Bare(Cell):\n    pass\n"
+    for number, text in enumerate((*cells, cells[1].replace("WIDTH", "WIDTH + 1"), bare)):
+        name = f"/tmp/ipykernel_1/{number}.py"
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+        exec(compile(text, name, "exec"), script)
+    script.pop("__file__", None)
+    code = SourceCode()
+    code.add(script["Bare"])
+    assert run(code)["Bare"]().get() == 3
 
 
 def test_what_has_no_source_is_refused() -> None:

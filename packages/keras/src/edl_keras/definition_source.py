@@ -118,9 +118,18 @@ def _code_of(defined: Defined) -> CodeType | None:
 
 def _code_of_module(defined: Defined) -> CodeType | None:
     """Return any code of the module of a class without functions, which names its file."""
-    module = sys.modules.get(defined.__module__)
-    file = getattr(module, "__file__", None)
+    file = getattr(sys.modules.get(defined.__module__), "__file__", None) or _find_cell(defined)
     return compile("", file, "exec") if file else None
+
+
+def _find_cell(defined: Defined) -> str | None:
+    """Return the newest cell of a notebook that defines a class of this name."""
+    for file in reversed(list(linecache.cache)):
+        if "ipykernel" in file or file.startswith("<ipython"):
+            for node in ast.parse("".join(linecache.getlines(file))).body:
+                if isinstance(node, ast.ClassDef) and node.name == defined.__name__:
+                    return file
+    return None
 
 
 def _globals_of(defined: Defined) -> dict[str, Any]:

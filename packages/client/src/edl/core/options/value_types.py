@@ -83,8 +83,8 @@ class Text:
 
 
 _TO_FILE = (
-    "; write values into a file, such as with recordio.Writer(FILE) or table.to_csv(FILE, "
-    "index=False), and name the file"
+    "; elasticdl.fit takes arrays and tables, or write values into a file, such as with "
+    "recordio.Writer(FILE) or table.to_csv(FILE, index=False), and name the file"
 )
 
 

@@ -55,12 +55,17 @@ def read_value(option: Option, entry: Given) -> Any:
     try:
         return option.kind.read(entry.value)
     except ValueError as error:
+        is_object = option.name in _OF_MODEL_FILE and not isinstance(entry.value, str | int | float)
         raise usage(
             f"{option.flag}: {error}",
             where=entry.where,
-            remedy=f"{option.help} For example: {option.shown_example}",
+            remedy=f"{_FIT if is_object else ''}{option.help} For example: {option.shown_example}",
         ) from None
 
+
+_OF_MODEL_FILE = ("dataset_fn", "eval_metrics_fn", "input_fn", "loss", "model_def", "optimizer")
+"""Options that name what a model file defines."""
+_FIT = "elasticdl.fit(model, x, y) trains a compiled model of a program, with its own objects. "
 
 _OF_TRAINED_MODELS = ("model_zoo", "model_def", "params")
 
@@ -68,9 +73,11 @@ _IN_FILE = "Define {0} = ... in the model file."
 _OF_KERAS = {
     "validation_split": "Divide the data first: edl data convert FILE --split 0.8 --to DIR; then "
     "name the parts with --data and --validation-data.",
-    "model": "Write the model into a file, model = keras.Sequential(...), and name its folder with "
-    "--model-zoo and the file, without .py, with --model-def.",
-    "x": "Write the values into files first, and name these with --data.",
+    "model": "elasticdl.fit(model, x, y) trains a compiled model with arrays. Or write the model "
+    "into a file, model = keras.Sequential(...), and name its folder with --model-zoo and the "
+    "file, without .py, with --model-def.",
+    "x": "elasticdl.fit(model, x, y) takes arrays. Or write the values into files first, and name "
+    "these with --data.",
     "y": "Write the labels into the files of --data, next to the other values of each record.",
     "steps_per_epoch": "An epoch is one pass over --data: leave it out.",
     "validation_batch_size": "--minibatch-size counts for both: leave it out.",
