@@ -118,7 +118,7 @@ def test_the_line_of_a_layer_in_a_list() -> None:
             "Input size must be at least 32x32.",
         ),
         (lambda: layers.Dense(3, kernel_regularizer=0.01), "keras.regularizers.L2(0.01)"),
-        (lambda: layers.Dense(3, kernel_initializer=7), "GlorotUniform, "),
+        (lambda: layers.Dense(3, kernel_initializer="zebra"), "GlorotUniform, "),
     ],
 )
 def test_what_keras_says_a_value_must_be(make: Callable[[], Any], remedy: str) -> None:

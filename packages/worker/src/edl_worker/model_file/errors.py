@@ -19,7 +19,7 @@ from edl_worker.model_file.error_messages import message_of
 from edl_worker.model_file.framework_types import dtype_name, is_tensorflow_error, leaves
 from edl_worker.model_file.known_errors import explain
 from edl_worker.model_file.raising_layer import RaisingLayer, find_layer, place_in_list
-from edl_worker.model_file.stated_rules import explain_rule
+from edl_worker.model_file.stated_rules import describe_line, explain_rule
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -29,6 +29,9 @@ _GRAPH_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 _PYTHON = os.path.dirname(inspect.__file__) + os.sep
 _ABOUT_ARGUMENTS = (ValueError, TypeError, IndexError, AssertionError)
 """What layers raise because of what they got."""
+
+_OF_ONE_LINE = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError)
+"""What Python raises because of the values that a line has."""
 
 _MORE_MEMORY = (
     "Use a smaller --minibatch-size, fewer workers on this machine, or give each worker more "
@@ -302,8 +305,8 @@ def user_code_error(
     found = raising.remedy(message) if raising is not None else ""
     if not found and known is not None:
         found = known.remedy
-    elif not found and frames and _is_raised_by_library(error):
-        found = _find_remedy(error, line, raising)
+    elif not found:
+        found = _find_remedy(error, frames, line, raising)
     return EdlError(
         code,
         what,
@@ -322,10 +325,14 @@ def _find_source(error: BaseException, frames: list[UserFrame]) -> str:
     return _source_line(frames[-1].filename, frames[-1].line)
 
 
-def _find_remedy(error: BaseException, line: str, raising: RaisingLayer | None) -> str:
+def _find_remedy(
+    error: BaseException, frames: Sequence[UserFrame], line: str, raising: RaisingLayer | None
+) -> str:
     """Return what to do about an error that no table has; empty if nothing shows that."""
-    if found := explain_rule(error, line):
+    if frames and _is_raised_by_library(error) and (found := explain_rule(error, line)):
         return found
+    if frames and line and not _is_raised_by_library(error) and isinstance(error, _OF_ONE_LINE):
+        return describe_line(error, frames[-1].filename, line)
     has_hint = raising is not None and raising.got and _is_about_arguments(error)
     return raising.suggest_change() if raising is not None and has_hint else ""
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from edl_worker.model_file import keras_2, known_names
 from edl_worker.model_file.error_messages import text_of
 from edl_worker.model_file.explanation import Explanation
+from edl_worker.model_file.known_lines import OWN_FOLDER, explain_line
 from edl_worker.model_file.known_parsing_errors import explain_parsing
 
 _NO_VALUES = (
@@ -25,7 +26,6 @@ _REGISTER = (
     "@keras.saving.register_keras_serializable(), or load the file with "
     'custom_objects={{"{0}": {0}}}.'
 )
-_UNNAMED_WEIGHT = re.compile(r"\badd_(?:weight|variable)\(\s*(f?['\"][^'\"]*['\"])")
 _MADE_LOSS = re.compile(r"\blosses\.([A-Z]\w+)\(\w+, \w+\)")
 
 BEYOND_TABLE = re.compile(r"indices\[([\d, ]+)\] = (-?\d+) is not in \[0, (\d+)\)")
@@ -35,6 +35,35 @@ _LOOKUP_NODE = re.compile(r"\b([\w/.]+)/(?:Resource)?Gather\w*")
 # Pattern of a message, and what it means; {0} is the first group of the pattern.
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (r"no attribute '(numpy|item|tolist)'|numpy\(\) is only available", _NO_VALUES, ""),
+    (
+        r"symbolic KerasTensor",
+        "The output of a layer has no values while the model is made, so Python's if, for and "
+        "comparisons cannot use it: write keras.ops.where(x > 0, a, b) and operations on whole "
+        "tensors.",
+        "",
+    ),
+    (
+        r"Tensor' object does not support item assignment|'ResourceVariable' object does not sup",
+        "A tensor does not change: make another one with keras.ops.where, "
+        "keras.ops.slice_update or tf.tensor_scatter_nd_update.",
+        "",
+    ),
+    (
+        r"Layer\.__init__\(\) takes 1 positional argument",
+        "Write keras.Model(inputs, outputs). In __init__ of a class of your own, pass names only: "
+        "super().__init__(**kwargs).",
+        "",
+    ),
+    (
+        r"__init__\(\) takes .* positional arguments? but (\d+) were given",
+        "Write the arguments with their names, name=value: it takes fewer without names.",
+        "",
+    ),
+    (
+        r"Invalid dtype: (\S+)",
+        'Use a dtype such as "float32", "int64", "bool" or "string" (for texts), and not {0}.',
+        "",
+    ),
     (
         r"Iterating over a symbolic|Using a symbolic `?tf.Tensor`? as a Python `?bool"
         r"|condition of (?:if|while) statement expected to be",
@@ -188,8 +217,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"No such file or directory|File not found: filepath=",
-        "Jobs run in a folder of their own: name a file of the model zoo with "
-        "pathlib.Path(__file__).with_name(...), and others by their whole path.",
+        OWN_FOLDER,
         "",
     ),
 )
@@ -228,13 +256,8 @@ def explain(error: BaseException, message: str, line: str = "") -> Explanation |
 
 def _explain_by_form(error: BaseException, message: str, line: str) -> Explanation | None:
     """Return what an exception means of which more than the message tells that."""
-    if (named := _UNNAMED_WEIGHT.search(line)) is not None:
-        return Explanation(
-            f"Name the arguments, whose first is the shape: add_weight(name="
-            f"{named.group(1)}, shape=..., initializer=...)."
-        )
-    if isinstance(error, NotImplementedError) and not message:
-        return Explanation(_name_missing_method(error))
+    if (of_line := explain_line(error, message, line)) is not None:
+        return of_line
     if mixed := keras_2.find_mixture(error):
         return Explanation(keras_2.REMEDY, message=f"{mixed} does not work with Keras 3")
     if (parsing := explain_parsing(error, message, line)) is not None:
@@ -251,14 +274,6 @@ def _explain_by_form(error: BaseException, message: str, line: str) -> Explanati
         what = f"the class {made.group(1)} gets the labels as its settings"
         return Explanation(call_of_loss(made.group(1)), message=what)
     return None
-
-
-def _name_missing_method(error: BaseException) -> str:
-    """Return which method a class must define: the one that raised."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    kind = type(frames[-1].f_locals.get("self")).__name__ if frames else ""
-    name = frames[-1].f_code.co_name if frames else "it"
-    return f"Define {name}(...) in the class {kind}." if kind != "NoneType" else f"Define {name}."
 
 
 def enough_rows(greatest: int) -> str:

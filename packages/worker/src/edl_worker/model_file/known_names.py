@@ -15,7 +15,8 @@ _MAX_KEYS = 40
 INIT_FIRST = "Begin __init__ of the class with super().__init__(), before it sets attributes."
 
 _CHOICES = re.compile(
-    r"(?:one of|policies include|values are):? ?[\[({]?((?:['\"]\w+['\"](?:,? (?:and|or) |, )?)+)"
+    r"(?:one of|policies include|values are|layers are):? ?[\[({]?"
+    r"((?:['\"]\w+['\"](?:,? (?:and|or) |, )?)+)"
 )
 
 _EAGER = "TensorFlow 2 computes at once: call functions and layers directly."
@@ -36,6 +37,11 @@ _REMOVED = {
     "global_variables_initializer": _EAGER,
     "get_variable": _LAYERS,
     "variable_scope": _LAYERS,
+    "enable_eager_execution": _EAGER,
+    "disable_v2_behavior": _EAGER,
+    "exponential_decay": "Give the optimizer keras.optimizers.schedules.ExponentialDecay(...).",
+    "experimental": "Leave experimental out: keras.layers.Rescaling, "
+    "keras.mixed_precision.set_global_policy and others have left it.",
     "contrib": "Look for the same in keras.layers, keras.losses and keras.optimizers.",
     "Tokenizer": "keras.layers.TextVectorization does this: adapt it to the texts, and keep its "
     "vocabulary in a file of the zoo.",
@@ -52,6 +58,10 @@ _REMOVED = {
 """What to use for what TensorFlow 2 and Keras 3 no longer have."""
 
 _METHODS = {
+    "add": "Only keras.Sequential has add: in a functional model, call the next layer: "
+    "x = layer(x).",
+    "pop": "Only keras.Sequential has pop: make another model of an earlier output, "
+    "keras.Model(model.input, model.layers[-2].output).",
     "minimize": "Compute the gradients with tf.GradientTape, and end with "
     "self.optimizer.apply(gradients, variables).",
     "get_gradients": "Compute the gradients with tf.GradientTape.",
@@ -139,11 +149,12 @@ def find_attribute(error: BaseException, message: str) -> str | None:
         return None
     if _is_unfinished(owner, name):
         return INIT_FIRST
-    if name in _METHODS:
+    if name in _METHODS and str(type(owner).__module__).startswith("keras."):
         return _METHODS[name]
     near = did_you_mean(name, [each for each in dir(owner) if not each.startswith("_")])
     layers = sys.modules.get("keras.layers")
-    if near is None and layers is not None and isinstance(owner, layers.Layer):
+    is_of_keras = type(owner).__module__.startswith("keras.")
+    if near is None and layers and isinstance(owner, layers.Layer) and not is_of_keras:
         return (
             f"Create it in __init__, such as self.{name} = keras.layers.Dense(8), or in "
             f"build: self.{name} = self.add_weight(shape=..., name={name!r})."
@@ -206,15 +217,18 @@ def find_identifier(error: BaseException, message: str) -> str | None:
     if near := did_you_mean(given.strip("'\""), dir(module)):
         return near
     article = "an" if kind[0] in "aeiou" else "a"
-    if kind == "regularizer" and re.fullmatch(r"[\d.e+-]+", given):
-        return f"Write {article} {kind} with this factor: keras.regularizers.L2({given})."
+    made = {"regularizer": "L2", "initializer": "Constant"}.get(kind)
+    if made and re.fullmatch(r"[\d.e+-]+", given):
+        return f"Write {article} {kind} of this value: keras.{kind}s.{made}({given})."
     return f"Give {article} {kind} of keras.{kind}s, or its name: {', '.join(names)}."
 
 
 def _made_by(module: ModuleType, kind: str) -> Iterator[str]:
     """Yield the classes of a module of Keras, or its functions if it has none."""
     found = {name: value for name, value in vars(module).items() if callable(value)}
-    classes = [name for name, value in found.items() if inspect.isclass(value)]
+    classes = [
+        name for name, value in found.items() if inspect.isclass(value) and name[0].isupper()
+    ]
     names = classes or [name for name in found if name not in ("get", "serialize", "deserialize")]
     yield from sorted(name for name in names if name.lower() != kind and not name.startswith("_"))
 
@@ -242,7 +256,7 @@ def _find_callable(name: str, error: BaseException) -> Any:
     for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
         if callable(found := frame.f_locals.get(name, frame.f_globals.get(name))):
             return found
-    found = [getattr(_find_module(place), name, None) for place in _PLACES]
+    found = [getattr(_find_module(place), name, None) for place in (*_PLACES, "keras.Model")]
     return next((each for each in found if callable(each)), None)
 
 
@@ -250,6 +264,9 @@ def _choose_parameter(given: str, owner: Any) -> str:
     """Return which parameter is meant, or all that there are."""
     if given == "batch_input_shape" or given == "input_shape":
         return "Begin the model with keras.Input(shape), without the dimension of the examples."
+    models = _find_module("keras.Model")
+    if models is not None and owner is models:
+        return "Write keras.Model(inputs=..., outputs=...)."
     try:
         parameters = inspect.signature(owner).parameters
     except (TypeError, ValueError):
@@ -281,8 +298,8 @@ def find_choice(error: BaseException, message: str) -> str | None:
     if match is None:
         return None
     known = re.findall(r"\w+", re.sub(r" (?:and|or) ", " ", match.group(1)))
-    given = re.search(r"Cannot convert '(\w+)'|Received:? (?:\w+=)?'?(\w+)", message)
-    near = did_you_mean(given.group(1) or given.group(2), known) if given else None
+    given = re.search(r"(?:Cannot convert '|No such layer: |Received:? (?:\w+=)?'?)(\w+)", message)
+    near = did_you_mean(given.group(1), known) if given else None
     return near or f"Use one of {', '.join(known)}."
 
 

@@ -83,6 +83,12 @@ class RaisingLayer:
             int(ranks.group(1)) > int(ranks.group(2)) and len(self.got) == 1
         ):
             return self._add_dimension(self.got[0])
+        if "must be fully-defined" in message and any(None in each.shape for each in self.got):
+            maker = next(each.name for each in self.got if None in each.shape) or "the layer before"
+            return (
+                f"{maker} gives a length that is not known: give it a fixed one, such as "
+                "output_sequence_length=100 or a number instead of None in keras.Input."
+            )
         if re.search(r"expects \d+ input\(s\), but it received", message):
             return self._choose_one()
         if len({len(each.shape) for each in self.got}) > 1:
@@ -166,12 +172,16 @@ def find_layer(error: BaseException) -> RaisingLayer | None:
     found: RaisingLayer | None = None
     if operation is None:
         return None
+    is_inside = False  # a layer of Keras, whose own layers people do not know
     for frame, _ in traceback.walk_tb(error.__traceback__):
         layer = frame.f_locals.get("self")
+        if "site-packages" not in frame.f_code.co_filename or _is_model(layer):
+            is_inside = False
         if not isinstance(layer, operation) or _is_model(layer):
             continue
-        if frame.f_code.co_name not in ("__call__", "symbolic_call"):
+        if is_inside or frame.f_code.co_name not in ("__call__", "symbolic_call"):
             continue
+        is_inside = True
         if found is None or found.layer is not layer:
             found = RaisingLayer(layer, tuple(_find_tensors(frame)))
     return found

@@ -10,7 +10,8 @@ from edl_worker.model_file.framework_types import is_tensorflow_error
 
 _RULE = re.compile(
     r"\b(?:must|should|requires?|expects?|expected|needs?|please|only|instead|at (?:least|most)"
-    r"|cannot|deprecated|not (?:support(?:ed)?|allowed|recognized)|has to|have to|use)\b",
+    r"|cannot|deprecated|expecting|not (?:compatible|support(?:ed)?|allowed|recognized)"
+    r"|has to|have to|use)\b",
     re.I,
 )
 _INSTRUCTION = re.compile(
@@ -21,7 +22,9 @@ _RECEIVED = re.compile(r"\b[Rr]eceived:? `?(\w+)=(.+?)`?\.?$")
 _CLASS = re.compile(r"(?:[Rr]eceived|got):? .*?<class '[\w.]*\.(\w+)'>")
 _SHAPES = re.compile(r": (\w+) of (\[.*\])$")
 _UNEQUAL = re.compile(r"Incompatible shapes: (\S+) vs\. (\S+)")
-_RULED = (ValueError, TypeError, NotImplementedError)
+_ABSENT = object()
+_MAX_SHOWN, _MAX_NAMES = 60, 3
+_RULED = (ValueError, TypeError, NotImplementedError, ImportError)
 _MAX_CHARACTERS = 240
 
 
@@ -62,6 +65,29 @@ def explain_rule(error: BaseException, line: str) -> str:
     argument = _describe_argument(error, sentences)
     place = f"{argument} in {shown}" if argument else shown
     return f"Correct {place}: {rule.rstrip('.')}."
+
+
+def describe_line(error: BaseException, filename: str, line: str) -> str:
+    """Return the line of the model file that raised, with the values that its names have there.
+
+    Args:
+        filename: of the model file.
+        line: of it.
+    """
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    frames = [frame for frame in frames if frame.f_code.co_filename == filename]
+    shown = []
+    for name in dict.fromkeys(re.findall(r"(?<![\w.'\"])[A-Za-z_]\w*(?!\w*[(=])", line)):
+        value = frames[-1].f_locals.get(name, _ABSENT) if frames else _ABSENT
+        if isinstance(value, bool | int | float | str | list | tuple | dict | None):
+            text = repr(value)
+            shown.append(
+                f"{name} is {text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + '...'}"
+            )
+        elif hasattr(value, "shape") and hasattr(value, "dtype"):
+            shown.append(f"{name} has the shape {tuple(value.shape)}")
+    values = f"; there, {', '.join(shown[:_MAX_NAMES])}" if shown else ""
+    return f"Correct `{line}`{values}."
 
 
 def _describe_argument(error: BaseException, sentences: list[str]) -> str:
