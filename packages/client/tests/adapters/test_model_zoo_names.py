@@ -46,3 +46,11 @@ def test_a_byte_order_mark_is_no_part_of_a_model_file(tmp_path: Path) -> None:
     parameters = model_zoo.parameters_of(tmp_path, "mine.model")
     assert parameters is not None
     assert "size" in parameters
+
+
+def test_a_colon_instead_of_a_dot(tmp_path: Path) -> None:
+    given = job(tmp_path)
+    given.model_def = "mine:model"
+    with pytest.raises(EdlError) as caught:
+        model_zoo.check(given)
+    assert caught.value.remedy == "Write a dot: --model-def mine.model"

@@ -40,7 +40,7 @@ def test_an_option_that_another_command_or_the_model_file_has(attempt: Attempt) 
 def test_an_option_that_fit_of_keras_takes(attempt: Attempt) -> None:
     split = attempt("train", "--validation-split", "0.2")
     assert_told(split, 2, "no option --validation-split", "edl data convert FILE --split 0.8")
-    assert_told(attempt("train", "--callbacks", "x"), 2, "Define callbacks = ... in the model file")
+    assert_told(attempt("train", "--patience", "3"), 2, "keras.callbacks.EarlyStopping(...)")
 
 
 def test_an_unknown_command(attempt: Attempt) -> None:

@@ -1,4 +1,4 @@
-"""Options that are given several times."""
+"""Options that are given several times, and flags with values."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from conftest import Attempt, assert_told
 
 from edl.cli import submit
 from edl.core.options import BY_NAME, Given
@@ -57,3 +58,8 @@ def test_a_name_that_is_there_twice_is_named(monkeypatch: pytest.MonkeyPatch) ->
     flags = read(monkeypatch, "--image-pull-secrets", "one,two", "--image-pull-secrets", "two")
     with pytest.raises(ValueError, match="it contains the name two twice"):
         BY_NAME["image_pull_secrets"].kind.read(flags["image_pull_secrets"].value)
+
+
+def test_a_flag_with_a_value(attempt: Attempt) -> None:
+    done = attempt("train", "--shuffle", "false")
+    assert_told(done, 2, "unexpected extra argument", "write --no-shuffle, for example")

@@ -183,6 +183,9 @@ def _find_model(zoo: Path, model_def: str) -> Candidate:
 
 def _remedy_for_path(zoo: Path, model_def: str) -> str:
     """Return what to write instead of a name that is not dotted, such as the path of a file."""
+    dotted = model_def.replace(":", ".")
+    if all(part.isidentifier() for part in dotted.split(".")):
+        return f"Write a dot: --model-def {dotted}"
     path = Path(model_def)
     with suppress(ValueError):
         path = path.absolute().relative_to(zoo.absolute())

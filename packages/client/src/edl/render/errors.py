@@ -139,7 +139,10 @@ def _usage(error: click.ClickException) -> Problem:
             return usage(f"{_name(param)}: {reason}", where=path, remedy=help_hint)
     text = error.format_message().rstrip(".")
     text = text[:1].lower() + text[1:]
-    if "unexpected extra argument" in text:
+    if (word := re.search(r"unexpected extra argument \((true|false)\)", text, re.I)) is not None:
+        on = word.group(1).lower() == "true"
+        help_hint = f"A flag has no value: write --{'' if on else 'no-'}shuffle, for example."
+    elif "unexpected extra argument" in text:
         help_hint = (
             'Put each value after its option, and quote patterns: --data "train/*.recordio".'
             if "--data" in _option_names(context)

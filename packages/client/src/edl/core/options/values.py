@@ -70,6 +70,7 @@ _FIT = "elasticdl.fit(model, x, y) trains a compiled model of a program, with it
 _OF_TRAINED_MODELS = ("model_zoo", "model_def", "params")
 
 _IN_FILE = "Define {0} = ... in the model file."
+_CALLBACK = "Define callbacks = [keras.callbacks.{0}(...)] in the model file."
 _OF_KERAS = {
     "validation_split": "Divide the data first: edl data convert FILE --split 0.8 --to DIR; then "
     "name the parts with --data and --validation-data.",
@@ -87,6 +88,10 @@ _OF_KERAS = {
     "class_weight": _IN_FILE.format("class_weight"),
     "sample_weight": "Yield the weight of each example after its label: (features, label, weight).",
     "verbose": "--quiet prints errors only.",
+    "early_stopping": _CALLBACK.format("EarlyStopping"),
+    "patience": _CALLBACK.format("EarlyStopping"),
+    "save_best_only": _CALLBACK.format("ModelCheckpoint"),
+    "use_multiprocessing": "Leave it out: --num-workers says how many workers train.",
 }
 """What to do instead of what fit and compile of Keras take."""
 
