@@ -287,10 +287,11 @@ def user_code_error(
     frames = user_frames(error, root)
     message = message_of(error)
     name = type(error).__name__
-    raising = find_layer(error) if _is_raised_by_library(error) else None
     if is_out_of_memory(error):
-        code, name, remedy = ErrorCode.SYSTEM, "an out-of-memory error", _MORE_MEMORY
-        raising = None
+        what = f"{action} an out-of-memory error: {message}" if message else action
+        where, detail = str(frames[-1]) if frames else place, user_traceback(error, frames)
+        return EdlError(ErrorCode.SYSTEM, what, where=where, remedy=_MORE_MEMORY, detail=detail)
+    raising = find_layer(error) if _is_raised_by_library(error) else None
     line = _find_source(error, frames)
     known = explain(error, message, line)
     if known is not None:

@@ -36,6 +36,18 @@ _LOOKUP_NODE = re.compile(r"\b([\w/.]+)/(?:Resource)?Gather\w*")
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (r"no attribute '(numpy|item|tolist)'|numpy\(\) is only available", _NO_VALUES, ""),
     (
+        r"(?:Mean|Sum)\.update_state\(\) got multiple values",
+        "keras.metrics.Mean and Sum take one value and compare no labels: use MeanAbsoluteError or "
+        "another metric of labels, or a function of (labels, predictions).",
+        "",
+    ),
+    (
+        r"missing a required argument: '(\w+)'",
+        "Give it a value for {0}. The call of a model gets the features: yield a dictionary with "
+        "{0}, or give the parameter a default.",
+        "",
+    ),
+    (
         r"symbolic KerasTensor",
         "The output of a layer has no values while the model is made, so Python's if, for and "
         "comparisons cannot use it: write keras.ops.where(x > 0, a, b) and operations on whole "
@@ -243,6 +255,8 @@ def explain(error: BaseException, message: str, line: str = "") -> Explanation |
     """
     if (special := _explain_by_form(error, message, line)) is not None:
         return special
+    if (method := known_names.find_method(error, message)) is not None:
+        return Explanation(method)
     for pattern, remedy, meaning in _KNOWN:
         match = re.search(pattern, message)
         if match is not None:

@@ -151,6 +151,8 @@ def find_attribute(error: BaseException, message: str) -> str | None:
         return INIT_FIRST
     if name in _METHODS and str(type(owner).__module__).startswith("keras."):
         return _METHODS[name]
+    if name.startswith("_"):  # a library's own
+        return None
     near = did_you_mean(name, [each for each in dir(owner) if not each.startswith("_")])
     layers = sys.modules.get("keras.layers")
     is_of_keras = type(owner).__module__.startswith("keras.")
@@ -231,6 +233,23 @@ def _made_by(module: ModuleType, kind: str) -> Iterator[str]:
     ]
     names = classes or [name for name in found if name not in ("get", "serialize", "deserialize")]
     yield from sorted(name for name in names if name.lower() != kind and not name.startswith("_"))
+
+
+def find_method(error: BaseException, message: str) -> str | None:
+    """Return how to write a method that Keras calls with other arguments."""
+    match = re.match(r"(\w+)\.(\w+)\(\) (?:takes|missing|got an unexpected)", message)
+    keras = sys.modules.get("keras")
+    if match is None or keras is None or match.group(2).startswith("__"):
+        return None
+    kind, name = match.groups()
+    bases = (keras.Model, keras.layers.Layer, keras.metrics.Metric, keras.losses.Loss)
+    owner = _find_self(error, kind)
+    for base in (*bases, keras.callbacks.Callback):
+        # The name may be that of a class of Keras, which the file calls wrongly.
+        is_own = owner is None or not type(owner).__module__.startswith("keras.")
+        if is_own and not hasattr(keras, kind) and callable(method := getattr(base, name, None)):
+            return f"Keras calls it: write def {name}{inspect.signature(method)}."
+    return None
 
 
 def find_keyword(error: BaseException, message: str) -> str | None:

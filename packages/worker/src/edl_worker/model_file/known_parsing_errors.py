@@ -50,6 +50,28 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "not {0} with this delimiter (field_delim); edl data inspect FILE shows them.",
     ),
     (
+        r"no attribute '_(?:name|variant_tensor)'",
+        "the function that .flat_map calls returns no dataset",
+        "Use .map for a function that returns tensors; one of .flat_map returns a dataset, such as "
+        "tf.data.Dataset.from_tensor_slices((x, y)).",
+    ),
+    (
+        r"parameter '\w+' has DataType string not in list",
+        "a value is text where a number is needed",
+        _DECODE,
+    ),
+    (
+        r"parameter '(?!dense_)(\w+)' has DataType (\w+) not in list of allowed values: (\w+)",
+        "the argument {0} has the type {1}, which the operation does not take",
+        "Cast it first, for example with tf.cast(x, tf.{2}).",
+    ),
+    (
+        r"StringToNumberOp could not correctly convert string: (.*)",
+        "the text '{0}' is no number",
+        "Look up the numbers of such texts with a keras.layers.StringLookup, leave these records "
+        "out with .filter, or correct the data.",
+    ),
+    (
         r"Length for attr 'output_(?:shapes|types)' of 0 must be at least",
         "the function that .map calls returns nothing",
         "End this function with return, as in return features, label.",

@@ -172,7 +172,7 @@ def _explain_errors(loaded: LoadedModel, doing: str) -> Iterator[None]:
         raise task_errors.explain(
             error,
             doing=doing,
-            where=loaded.job.model.model_def,
+            where=loaded.engine.summarize().input_place or loaded.job.model.model_def,
             zoo=loaded.zoo,
             inputs=loaded.engine.summarize().input_shapes,
             batch=loaded.engine.sample,

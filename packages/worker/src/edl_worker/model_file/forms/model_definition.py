@@ -46,7 +46,7 @@ OPTIONAL_ROLES: tuple[Role, ...] = (
 """Roles that a model file may lack, so that a misspelled definition is easily overlooked."""
 
 _OTHER_NAMES = {"criterion": "loss", "opt": "optimizer", "optim": "optimizer"}
-_AFFIXES = re.compile(r"^(?:get|make|create|build|my)_|_(?:fn|func|function|list)$")
+_AFFIXES = re.compile(r"^(?:get|make|create|build|my|custom|own)_|_(?:fn|func|function|list)$")
 
 
 def similar_name(role: Role, name: str) -> str | None:

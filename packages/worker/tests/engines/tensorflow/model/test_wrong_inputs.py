@@ -184,7 +184,17 @@ CASES = [
         "callbacks = [Own()]",
         "def on_epoch_end(self, epoch, logs=None)",
     ),
+    (
+        "model",
+        NET + "    def compute_loss(self, y, y_pred):\n        return y_pred\nmodel = Net()",
+        "def compute_loss(self, x=None, y=None",
+    ),
+    ("model", NET.replace("(self, x)", "(self, x, z)"), "a dictionary with z"),
+    ("more", "metrics = [keras.metrics.Mean()]", "MeanAbsoluteError"),
     # the data
+    ("parse", PARSE.replace("map(parse)", "map(parse).flat_map(lambda x, y: x)"), "Use .map"),
+    ("parse", PARSE.replace("return r[", "tf.one_hot('a', 3)\n        return r["), "to_number(x)"),
+    ("parse", PARSE.replace('return r["x"]', "return tf.strings.to_number('a')"), "StringLookup"),
     ("parse", PARSE.replace("return r[", "r["), "End this function with return"),
     ("parse", PARSE.replace("map(parse)", "batch(4).map(parse)"), "tf.io.parse_example"),
     ("parse", PARSE.replace("map(parse)", "map(parse())"), ".map(parse)"),
@@ -238,6 +248,42 @@ CASES = [
         "record_defaults",
     ),
 ]
+
+
+OUTPUTS = {
+    "model": "x = keras.Input((2,))\n"
+    "model = keras.Model(x, [layers.Dense(1, name='a')(x), layers.Dense(1, name='b')(x)])\n",
+    "parse": PARSE.replace("tf.cast(r[", "{'a': 1.0, 'b': tf.cast(r[").replace("int64)", "int64)}"),
+    "loss": "loss = {'a': 'mse', 'b': 'mse'}\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"loss": "loss = {'a': 'mse'}"}, "has no loss for the output b"),
+        ({"loss": "loss = ['mse', 'mse', 'mse']"}, "3 parts in loss, and the model has 2 outputs"),
+        ({"more": "loss_weights = {'aa': 1.0, 'b': 1.0}"}, "names 'aa' in loss_weights"),
+        ({"more": "loss_weights = [1.0]"}, "1 parts in loss_weights"),
+        ({"more": "metrics = {'aa': ['mae'], 'b': ['mae']}"}, "names 'aa', but the outputs"),
+        ({"loss": "loss = 'mse'", "parse": PARSE}, "yields 1 label"),
+        ({"parse": PARSE.replace('return r["x"],', "return None,")}, "yields None among"),
+        (
+            {"parse": OUTPUTS["parse"].replace('return r["x"]', "return tf.as_string(r['x'])")},
+            "has the type string, and the model's input",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_the_outputs_or_inputs(
+    tmp_path: Path, zoo: ZooFolder, changed: dict[str, str], what: str
+) -> None:
+    text = "import keras\nfrom keras import layers\n"
+    text += "\n".join({**BASE, **OUTPUTS, **changed}.values())
+    with pytest.raises(EdlError) as caught:
+        load(zoo, write_rows(tmp_path / "data.recordio"), text)
+    assert what in caught.value.what
+    assert "mine.py:" in caught.value.where
+    assert caught.value.remedy
 
 
 @pytest.mark.parametrize(("part", "source", "remedy"), CASES)

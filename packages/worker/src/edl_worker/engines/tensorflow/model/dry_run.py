@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -354,7 +355,7 @@ class DryRun:
                 remedy="Use the names of the outputs as the keys of the labels.",
             )
         given = len(tf.nest.flatten(labels))
-        if len(names) > given and "structure" in str(error):
+        if len(names) > given and re.search("structure|The path: ", str(error)):
             return EdlError(
                 ErrorCode.SHAPE_MISMATCH,
                 f"the model has {len(names)} outputs ({', '.join(names)}), and the input function "

@@ -16,6 +16,12 @@ import tensorflow as tf
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.engines.tensorflow.pipelines.columns import Column
 
+_NUMBERS = (
+    "Yield numbers: tf.strings.to_number(x), or the numbers of a StringLookup; or write "
+    'keras.Input(..., dtype="string") for texts.'
+)
+_TEXTS = "Yield texts, such as tf.strings.as_string(x), or give the input a type of numbers."
+
 
 class FeatureLayout(Enum):
     """The form in which the ``call`` of a subclassed model takes its features."""
@@ -144,6 +150,12 @@ class FeatureMapper:
                 value = tf.reshape(value, (-1, *wanted))
         elif not _ranks_agree(value.shape, model_input.shape):
             raise self._shape_error(name, value.shape[1:], model_input)
+        if (value.dtype == tf.string) != (model_input.dtype == "string"):
+            raise self._mismatch(
+                f"the feature {name} has the type {value.dtype.name}, and the model's input "
+                f"{model_input.name} takes {model_input.dtype}",
+                _NUMBERS if value.dtype == tf.string else _TEXTS,
+            )
         numeric = model_input.dtype != "string" and value.dtype != tf.string
         if numeric and isinstance(value, tf.Tensor) and value.dtype.name != model_input.dtype:
             value = tf.cast(value, model_input.dtype)
@@ -153,7 +165,8 @@ class FeatureMapper:
         return self._mismatch(
             f"the feature {name} has shape {tuple(found)} per record, the model's input "
             f"{model_input.name} takes {tuple(model_input.shape[1:])}",
-            "Make them agree, and do not batch in the dataset function: edl makes the minibatches.",
+            f"Write keras.Input({tuple(found)}), or let the input function yield the other shape. "
+            "Neither has the dimension of the examples: edl makes the minibatches.",
         )
 
     def _mismatch(self, what: str, remedy: str) -> EdlError:

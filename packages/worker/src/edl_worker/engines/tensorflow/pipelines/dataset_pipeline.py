@@ -252,6 +252,11 @@ class DatasetPipeline:
                 "tf.data.Dataset.zip((x.batch(5), y.batch(5)))), and choose the label that you "
                 "want, for example y[-1].",
             )
+        features = spec[0] if isinstance(spec, tuple) and spec else spec
+        if any(isinstance(each, tf.NoneTensorSpec) for each in tf.nest.flatten(features)):
+            raise self._function.definition.error(
+                "yields None among its features", "Yield tensors, and leave the others out."
+            )
         if isinstance(spec, tuple) and len(spec) > 3:
             raise self._function.definition.error(
                 f"yields {len(spec)} parts per record",

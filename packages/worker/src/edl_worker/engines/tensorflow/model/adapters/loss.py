@@ -136,13 +136,8 @@ def _keras_loss(
         except ValueError:
             what = f"names {each!r}, a loss that Keras does not have"
             raise written.error(what, suggest_name("loss", each) or _NAMES) from None
-    unknown = set(value) - set(output_names) if isinstance(value, Mapping) else ()
-    if output_names and unknown:
-        raise written.error(
-            f"names {', '.join(sorted(map(repr, unknown)))}, but the outputs of the model are "
-            f"{', '.join(output_names)}",
-            "Use the names of the outputs as the keys of the losses.",
-        )
+    _check_outputs(written, "loss", value, output_names)
+    _check_outputs(written, "loss_weights", loss_weights, output_names)
     made = compiled_loss(value, loss_weights, output_names)
     reductions = {getattr(each, "reduction", "mean") for each in keras.tree.flatten(value)}
     return LossFunction(
@@ -152,6 +147,36 @@ def _keras_loss(
         written.place,
         {"loss": value, "loss_weights": loss_weights},
     )
+
+
+def _check_outputs(written: Definition, name: str, value: Any, output_names: Sequence[str]) -> None:
+    """Check that a value has a part for each output of the model.
+
+    Raises:
+        EdlError: MODEL_CONTRACT.
+    """
+    outputs = ", ".join(output_names)
+    unknown = set(value) - set(output_names) if isinstance(value, Mapping) else set()
+    if output_names and unknown:
+        raise written.error(
+            f"names {', '.join(sorted(map(repr, unknown)))}"
+            + (f" in {name}" if name != "loss" else "")
+            + f", but the outputs of the model are {outputs}",
+            f"Use the names of the outputs as the keys of {name}.",
+        )
+    lacking = [each for each in output_names if each not in value] if value else []
+    if isinstance(value, Mapping) and name == "loss" and lacking:
+        raise written.error(
+            f"has no loss for the output {', '.join(lacking)}",
+            "Give each output a loss; None if it has none.",
+        )
+    is_list = isinstance(value, list | tuple) and len(output_names) > 0
+    if is_list and len(value) != len(output_names):
+        raise written.error(
+            f"has {len(value)} parts in {name}, and the model has {len(output_names)} outputs "
+            f"({outputs})",
+            "Write one for each output, in their order, or a dictionary by their names.",
+        )
 
 
 class _Weighted:

@@ -66,6 +66,14 @@ def _adapt(
         )
     if isinstance(value, str):
         value = [value]
+    if isinstance(value, Mapping) and len(output_names) > 1:
+        lists = [key for key, each in value.items() if isinstance(each, list | tuple)]
+        if unknown := [key for key in lists if key not in output_names]:
+            raise definition.error(
+                f"names {', '.join(map(repr, unknown))}, but the outputs of the model are "
+                f"{', '.join(output_names)}",
+                "Use the names of the outputs as the keys of lists of metrics.",
+            )
     if isinstance(value, list | tuple) or _is_of_compile(value, output_names):
         metric = _compile(definition, value, None, output_names)
         compiled = {"metrics": value}
