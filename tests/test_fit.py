@@ -164,13 +164,20 @@ def test_the_fit_of_a_function_is_a_job(edl: Edl, tmp_path: Path) -> None:
 
 
 def test_the_examples_of_the_documents_run(edl: Edl, tmp_path: Path) -> None:
-    first, script, handle = read_examples("fit.md")
+    first, script, _, handle = read_examples("fit.md")
     _, migrated = read_examples("migration.md")
     out = run_program(edl, tmp_path, first + handle + script + migrated)
     assert "Epoch 10/10 - " in out
     assert "'epochs': 3" in out
     assert "[{'epoch': 1, " in out
     assert len(edl("list", "-o", "name").out.split()) == 4
+
+
+def test_a_model_of_a_program_trains_with_files(edl: Edl, tmp_path: Path) -> None:
+    out = run_program(edl, tmp_path, read_examples("fit.md")[2])
+    assert "{'epoch': 4, 'loss': " in out
+    (value,) = re.findall(r"\[\[(.*)\]\]", out)
+    assert abs(float(value) - 2) < 0.3
 
 
 def read_examples(page: str) -> list[str]:

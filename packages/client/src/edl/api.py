@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, Literal, Unpack, get_type_hints
 
 from edl import codec
@@ -18,6 +19,7 @@ from edl.core.job_status import JobState, JobStatus
 from edl.core.options import Given, Verb, options_of
 from edl.core.options.python_types import EvaluateOptions, PredictOptions, TrainOptions
 from edl.core.options.value_types import Flag
+from edl.core.problem import usage
 from edl.ports.job_backend import JobBackend
 from edl.render.build_display import PlainBuild, SilentBuild
 from edl.render.line_display import PlainDisplay, SilentDisplay
@@ -32,21 +34,42 @@ __all__ = ["EdlError", "JobResult", "evaluate", "export", "predict", "resume", "
 
 
 @for_python
-def train(*, progress: bool = False, **options: Unpack[TrainOptions]) -> JobResult:
+def train(*, progress: bool = False, **options: Unpack[TrainOptions]) -> Any:
     """Train the model of a model file and write the trained model to ``output``.
+
+    With ``model``, a Keras model or a function that returns one, and with ``dataset_fn``, it trains
+    that model instead and returns a handle of the job (``edl_keras.train``).
 
     Args:
         progress: write a line to stderr every few seconds.
         options: the options of ``edl train``; model_zoo, model_def, data and output are required.
 
     Returns:
-        The result; with ``detach=True`` the state of the job so far, and ``tracker`` does nothing:
-        ``edl track`` sends the job later.
+        A ``JobResult``; with ``detach=True`` the state of the job so far, and ``tracker`` does
+        nothing: ``edl track`` sends the job later.
 
     Raises:
         EdlError: an option is wrong, or the job failed, was stopped or timed out.
     """
+    if "model" in options:
+        return _train_object({**options, "progress": progress})
     return _run(Verb.TRAIN, options, progress)
+
+
+def _train_object(options: dict[str, Any]) -> Any:
+    """Train a Keras model of this process, which an optional package can."""
+    try:
+        module = import_module("edl_keras.train")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "edl_keras":
+            raise
+        raise usage(
+            "a model of the program needs edl-keras, which is not installed here",
+            where="train(model=...)",
+            remedy="pip install edl-keras. Or write the model into a file, and name its folder with"
+            " --model-zoo and the file, without .py, with --model-def.",
+        ) from None
+    return module.train_model(**options)
 
 
 @for_python

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -12,11 +10,11 @@ import keras
 import numpy as np
 
 from edl.plugins.errors import for_python
-from edl.plugins.jobs import api, job_catalog
+from edl.plugins.jobs import api
 from edl_keras.arguments import KERAS_ARGUMENTS, FitOptions, FitPlan, plan_fit
 from edl_keras.errors import wrong_model
 from edl_keras.fit_data import ArrayData
-from edl_keras.fit_job import FitJob, folders
+from edl_keras.fit_job import FitJob, submission
 from edl_keras.model_config import has_call
 from edl_keras.model_file import MODEL_DEF, write_zoo
 from edl_keras.trained_weights import find_weights, save_weights
@@ -51,31 +49,13 @@ def fit(
         EdlError: an argument is wrong, or the job failed or was stopped.
     """
     plan = plan_fit(model, x, y, dict(options))
-    folder = _make_folder(plan.job)
-    try:
+    with submission(plan.job) as folder:
         _write(plan, folder)
-        given = _job_options(plan, folder)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    try:
-        api.train(**given)
-    except BaseException:
-        with job_catalog() as catalog:
-            is_submitted = catalog.has(plan.job)
-        if not is_submitted:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
+        api.train(**_job_options(plan, folder))
     handle = FitJob(
         plan.job, model, callbacks=plan.callbacks.here, epochs=plan.epochs, verbose=plan.verbose
     )
     return handle.wait() if wait else handle
-
-
-def _make_folder(job: str) -> Path:
-    parent = folders()
-    parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return Path(tempfile.mkdtemp(prefix=f"{job}-", dir=parent))
 
 
 def _write(plan: FitPlan, folder: Path) -> None:

@@ -29,6 +29,21 @@ def folders() -> Path:
     return job_directory.home() / "fits"
 
 
+@contextmanager
+def submission(job: str) -> Iterator[Path]:
+    """Yield a new folder for what a job reads; it goes if the job is not submitted within."""
+    folders().mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder = Path(tempfile.mkdtemp(prefix=f"{job}-", dir=folders()))
+    try:
+        yield folder
+    except BaseException:
+        with job_catalog() as catalog:
+            is_submitted = catalog.has(job)
+        if not is_submitted:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
 class FitJob:
     """A job of ``fit``; several processes may have a handle of one.
 

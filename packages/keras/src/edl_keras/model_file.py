@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import keras
@@ -26,7 +27,7 @@ def write_zoo(
     zoo: Path,
     model: keras.Model,
     row: Any,
-    layout: RecordLayout,
+    input: RecordLayout | FunctionType,
     callbacks: Sequence[Callback],
     values: Mapping[str, Any],
 ) -> None:
@@ -34,7 +35,8 @@ def write_zoo(
 
     Args:
         zoo: a folder; it is created.
-        row: of x.
+        row: of x; None if it is not known.
+        input: the arrays in records, or a function ``dataset_fn``.
         values: further ones that the model file reads.
 
     Raises:
@@ -45,11 +47,16 @@ def write_zoo(
     check_copy(model, described, row)
     append_objects(code, described.objects)
     write_callbacks(code, callbacks)
+    layout = None
+    if isinstance(input, RecordLayout):
+        layout = input.to_json()
+    elif (name := code.add(input)) != "dataset_fn":
+        code.append(f"dataset_fn = {name}")
     content = {
         "model": described.config,
         "compile": described.compiled,
         "compiles_itself": type(model).compile_from_config is not keras.Model.compile_from_config,
-        "layout": layout.to_json(),
+        "layout": layout,
         "report": REPORT,
         "image_data_format": keras.config.image_data_format(),
         "dtype_policy": keras.saving.serialize_keras_object(keras.config.dtype_policy()),

@@ -102,6 +102,10 @@ def dataset_fn(dataset, mode):
     return dataset.batch(FIT["batch_size"]).map(parse)
 
 
+if FIT["layout"] is None:
+    dataset_fn = edl_fit_code.dataset_fn
+
+
 class TrainingMetrics(keras.callbacks.Callback):
     """Adds the metrics on the first records of the training data to the values of an epoch."""
 
