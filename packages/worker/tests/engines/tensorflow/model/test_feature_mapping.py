@@ -38,6 +38,21 @@ def test_inputs_are_matched_by_name(zoo: ZooFolder, inputs: str, features: Any) 
     np.testing.assert_array_equal(call(zoo, TWO.format(inputs=inputs), features), 3.0)
 
 
+@pytest.mark.parametrize(
+    ("inputs", "value"),
+    [
+        ("{'a': left, 'b': right}", 3.0),
+        ("{'b': left, 'a': right}", -9.0),
+        ("{'right': left, 'left': right}", -9.0),
+        ("{'c': left, 'd': right}", 3.0),
+    ],
+)
+def test_keys_of_inputs_go_before_their_names(zoo: ZooFolder, inputs: str, value: float) -> None:
+    # As in Keras, where no key has to be the name of an input.
+    features = {"a": A, "b": B, "left": A, "right": B}
+    np.testing.assert_array_equal(call(zoo, TWO.format(inputs=inputs), features), value)
+
+
 def test_inputs_are_matched_by_position_without_names(zoo: ZooFolder) -> None:
     np.testing.assert_array_equal(call(zoo, TWO.format(inputs="[left, right]"), (A, B)), 3.0)
 

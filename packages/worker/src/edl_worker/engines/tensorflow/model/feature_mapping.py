@@ -119,8 +119,9 @@ class FeatureMapper:
                 )
             return [(key, features[key]) for key in self._keys]
         if isinstance(features, Mapping):
-            if all(name in features for name in names):
-                return [(name, features[name]) for name in names]
+            for used in (self._input_keys(inputs), names):
+                if used and all(name in features for name in used):
+                    return [(name, features[name]) for name in used]
             if len(features) == len(inputs) == 1:
                 return list(features.items())
             missing = [name for name in names if name not in features]
@@ -138,6 +139,14 @@ class FeatureMapper:
                 "one tensor of a list.",
             )
         return list(zip(names, flat, strict=True))
+
+    def _input_keys(self, inputs: list[Any]) -> list[str]:
+        """Return the keys under which the model takes its inputs; Keras prefers them to names."""
+        given = self._model.input
+        if not isinstance(given, Mapping):
+            return []
+        keys = {id(one): str(key) for key, one in given.items()}
+        return [keys[id(one)] for one in inputs] if all(id(it) in keys for it in inputs) else []
 
     def _fit(self, name: str, value: Any, model_input: Any) -> Any:
         """Return the value with the dtype of its input and, if there are columns, its shape."""
