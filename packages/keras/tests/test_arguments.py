@@ -38,6 +38,7 @@ def make_model() -> keras.Model:
         ({"steps_per_epoch": 3}, "steps_per_epoch", "fit takes no steps_per_epoch"),
         ({"num_epochs": 3}, "num_epochs", "fit sets num_epochs itself"),
         ({"num_worker": 3}, "num_worker", "fit has no argument num_worker"),
+        ({"platform": "kubernetes"}, "platform", "pods of a cluster see no files"),
         ({"callbacks": [3]}, "callbacks", "callbacks has int"),
     ],
 )

@@ -64,6 +64,7 @@ def test_a_function_builds_the_model_and_another_one_parses(
         ({"loss": None, "optimizer": None}, "built is not compiled"),
         ({"model": lambda: keras.Sequential([keras.layers.Dense(1)])}, "has no weights yet"),
         ({"dataset_fn": None}, "dataset_fn is NoneType"),
+        ({"platform": "kubernetes"}, "pods of a cluster see no files"),
         ({"model_zoo": "a"}, "model_zoo cannot be combined with model"),
     ],
 )

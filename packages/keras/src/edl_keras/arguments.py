@@ -16,7 +16,7 @@ from edl.plugins.options import BY_NAME
 from edl.plugins.submissions import names
 from edl.plugins.texts import did_you_mean
 from edl_keras.callbacks import SortedCallbacks, sort_callbacks
-from edl_keras.errors import kind_of, wrong_argument, wrong_model
+from edl_keras.errors import check_platform, kind_of, wrong_argument, wrong_model
 from edl_keras.fit_data import (
     ArrayData,
     fit_labels,
@@ -151,6 +151,7 @@ def plan_fit(model: keras.Model, x: Any, y: Any, options: dict[str, Any]) -> Fit
     layout = data.layout()
     if validation is not None:
         layout = same_layout(layout, validation.layout())
+    check_platform(rest, "fit")
     platform = str(rest.get("platform") or "processes")
     epochs = _positive("epochs", own["epochs"])
     return FitPlan(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from edl.plugins.errors import Problem, usage
 
 FIT = "fit()"
@@ -21,6 +23,21 @@ def wrong_argument(name: str, what: str, remedy: str) -> Problem:
 def wrong_model(what: str, remedy: str, where: str = "") -> Problem:
     """Return the error for a model, or for a part of it, that no job can train."""
     return Problem("MODEL_CONTRACT", what, where=where or argument("model"), remedy=remedy)
+
+
+def check_platform(options: Mapping[str, object], where: str) -> None:
+    """Check that the workers of a job see the files of this machine.
+
+    Raises:
+        Problem: they are pods.
+    """
+    if options.get("platform") == "kubernetes":
+        raise usage(
+            "pods of a cluster see no files of this machine, which has the model and its weights",
+            where=f"{where}(platform=...)",
+            remedy="Leave platform out. For a cluster write a model file, keep the data in a store,"
+            " and call elasticdl.train(model_zoo=..., model_def=...).",
+        )
 
 
 def kind_of(value: object) -> str:

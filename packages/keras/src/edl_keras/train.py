@@ -12,7 +12,7 @@ from edl.plugins.errors import usage
 from edl.plugins.jobs import api
 from edl.plugins.submissions import names
 from edl_keras.callbacks import sort_callbacks
-from edl_keras.errors import kind_of, wrong_model
+from edl_keras.errors import check_platform, kind_of, wrong_model
 from edl_keras.fit_job import FitJob, submission
 from edl_keras.model_file import MODEL_DEF, write_zoo
 from edl_keras.trained_weights import find_weights, save_weights
@@ -51,6 +51,7 @@ def train_model(
             where=f"train({taken[0]}=...)",
             remedy="Leave one of them out: model is trained as it is, from its weights on.",
         )
+    check_platform(options, "train")
     job = options.pop("name", None) or names.generate(model.name, secrets.token_hex(2))
     shares_files = options.get("platform") in (None, "processes")
     found = sort_callbacks(callbacks, shares_files=shares_files)
