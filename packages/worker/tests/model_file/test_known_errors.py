@@ -58,6 +58,7 @@ from edl_worker.model_file.known_names import did_you_mean
         ("`x` and `y` must have the same dtype, got tf.string != tf.float32.", "tf.io.decode_png"),
         ("Op has type string that does not match type float32", "tf.strings.to_number"),
         ("Field 1 is required but missing in record 0!", "Give column 1"),
+        ("Unquoted fields cannot have quotes/CRLFs inside", "tf.io.parse_single_example("),
         ("Could not parse example input, value: 'a'", "tf.io.decode_raw"),
         ("'SymbolicTensor' object has no attribute 'split'", "tf.io.decode_csv"),
         ("Table not initialized.", "layer.adapt(texts)"),

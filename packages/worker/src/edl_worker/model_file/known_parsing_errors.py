@@ -72,6 +72,13 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "out with .filter, or correct the data.",
     ),
     (
+        r"Unquoted fields cannot have quotes|Quoted field has to end with quote",
+        "tf.io.decode_csv cannot read the record as a row",
+        "Records of RecordIO, TFRecord and Parquet files are tf.Examples: read them with "
+        "tf.io.parse_single_example(record, features). In a row of CSV, a quote within a field is "
+        "written twice, and the field in quotes.",
+    ),
+    (
         r"Length for attr 'output_(?:shapes|types)' of 0 must be at least",
         "the function that .map calls returns nothing",
         "End this function with return, as in return features, label.",
