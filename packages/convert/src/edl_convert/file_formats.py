@@ -133,6 +133,16 @@ def detect(file: str) -> SourceFormat:
         ) from None
 
 
+_PANDAS = "Make a table of it first, with pandas: {0}(FILE).to_parquet(TABLE.parquet)."
+_OF_PROGRAMS = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "Save the sheet as CSV UTF-8."),
+    **dict.fromkeys((".pkl", ".pickle"), _PANDAS.format("pandas.read_pickle")),
+    **dict.fromkeys((".h5", ".hdf5"), _PANDAS.format("pandas.read_hdf")),
+    ".feather": _PANDAS.format("pandas.read_feather"),
+}
+"""What to do with files of other programs, by suffix."""
+
+
 def _remedy(file: str, suffix: str) -> str:
     """Return the remedy for a file of no known format."""
     if suffix in IMAGE_SUFFIXES:
@@ -143,6 +153,8 @@ def _remedy(file: str, suffix: str) -> str:
         return data_files.array_remedy(file)
     if not scheme(file) and data_files.holds_json(file):
         return data_files.json_remedy(file)
+    if suffix in _OF_PROGRAMS:
+        return f"{_OF_PROGRAMS[suffix]} Or name the format: --format {'|'.join(SourceFormat)}"
     return f"Name it: --format {'|'.join(SourceFormat)}"
 
 

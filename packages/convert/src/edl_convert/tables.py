@@ -151,7 +151,8 @@ class CsvTableSource:
                     raise unreadable(
                         f"the row has {plural(len(row), 'cell')}, the header {wanted}",
                         where,
-                        "Check the delimiter (--delimiter) and that quotes are closed.",
+                        "Correct the row, or check the delimiter (--delimiter) and that quotes are "
+                        "closed; a cell that contains the delimiter needs quotes.",
                     )
                 yield where, [row[place] for place in self._chosen.places]
 
@@ -273,24 +274,34 @@ class ParquetTableSource:
 
 
 def guess_delimiter(file: str) -> str:
-    """Return the delimiter that splits the first rows into equally many cells, and the most."""
+    """Return the delimiter that splits the first rows into equally many cells, and the most.
+
+    If none does, it is one that splits the header and more than half of the rows so: then some
+    rows have lost a cell.
+    """
     if PurePosixPath(file).suffix.lower() == ".tsv":
         return "\t"
     with suppress(OSError, UnicodeDecodeError), open_text(file) as text:
         start = list(itertools.islice(text, _GUESSED_FROM))
-        return max(DELIMITERS, key=lambda sign: _cells(start, sign))
+        return max(DELIMITERS, key=lambda sign: _rate_delimiter(start, sign))
     return ","
 
 
-def _cells(lines: Sequence[str], delimiter: str) -> int:
-    """Return the cells per row of these lines; 0 if rows have different numbers of cells."""
+def _rate_delimiter(lines: Sequence[str], delimiter: str) -> tuple[int, int]:
+    """Return how many of these lines a delimiter splits alike, and into how many cells.
+
+    The first number is 2 if it splits all of them so, and 1 if it does so with more than half.
+    """
     try:
         rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
     except csv.Error:
-        return 0
+        return 0, 0
     # The last row may continue in the next line.
-    widths = {len(row) for row in (rows[:-1] if len(rows) > 1 else rows)}
-    return widths.pop() if len(widths) == 1 else 0
+    widths = [len(row) for row in (rows[:-1] if len(rows) > 1 else rows)]
+    if not widths or widths[0] < 2:
+        return 0, 0
+    alike = widths.count(widths[0])
+    return (2 if alike == len(widths) else int(2 * alike > len(widths))), widths[0]
 
 
 @contextmanager
