@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from example_data import float_images
+from model_files import LOSS, REST
 from plain_loop import batches
 from zoo_folder import ZooFolder
 
@@ -56,6 +57,20 @@ def test_each_parameter_goes_to_the_definition_that_names_it(zoo: ZooFolder) -> 
         10 * outputs.numpy().mean(), rel=1e-5
     )
     assert float(model_file.optimizer.learning_rate.numpy()) == 0.25
+
+
+def test_a_class_takes_the_parameters_of_the_class_that_it_derives_from(zoo: ZooFolder) -> None:
+    base = """
+class Base(keras.Model):
+    def __init__(self, units=1):
+        super().__init__()
+        self.dense = keras.layers.Dense(units)
+
+    def call(self, x):
+        return self.dense(x)
+"""
+    zoo.write("mine.py", f"import keras\n{base}\nclass Mine(Base):\n    pass\n{REST}{LOSS}")
+    assert zoo.load("mine.Mine", params="units=5").model.dense.units == 5
 
 
 def test_kwargs_of_a_constructor_get_unclaimed_parameters(zoo: ZooFolder) -> None:

@@ -112,7 +112,7 @@ class Definition:
         if not callable(self.value):
             return {}
         try:
-            parameters = dict(inspect.signature(self.value).parameters)
+            parameters = _find_parameters(self.value)
         except (TypeError, ValueError):
             return {}
         if self.needs_self:
@@ -152,6 +152,23 @@ class Definition:
         return EdlError(
             ErrorCode.MODEL_CONTRACT, f"{self.signature} {what}", where=self.place, remedy=remedy
         )
+
+
+def _find_parameters(function: Any) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a call; of a class, those of its nearest constructor.
+
+    Until Python 3.11.3, ``inspect`` preferred the ``__new__`` of keras.Model to the ``__init__`` of
+    a class in between.
+
+    Raises:
+        TypeError, ValueError: they cannot be read.
+    """
+    if inspect.isclass(function):
+        owner = next(one for one in function.__mro__ if {"__init__", "__new__"} & vars(one).keys())
+        if owner is not function and "__new__" not in vars(owner):
+            _, *parameters = inspect.signature(vars(owner)["__init__"]).parameters.values()
+            return {one.name: one for one in parameters}
+    return dict(inspect.signature(function).parameters)
 
 
 def _goes_by_name(parameter: inspect.Parameter) -> bool:

@@ -142,7 +142,7 @@ class FeatureMapper:
 
     def _input_keys(self, inputs: list[Any]) -> list[str]:
         """Return the keys under which the model takes its inputs; Keras prefers them to names."""
-        given = self._model.input
+        given = None if isinstance(self._model, keras.Sequential) else self._model.input
         if not isinstance(given, Mapping):
             return []
         keys = {id(one): str(key) for key, one in given.items()}
