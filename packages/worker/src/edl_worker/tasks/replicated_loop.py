@@ -55,6 +55,7 @@ class ReplicatedLoop(BatchLoop):
         while not self.member.join():
             self.state.phase = WorkerPhase.WAITING
             self.state.check_lease(lease.ref)
+        self.state.phase = WorkerPhase.COMPUTING  # the user's pipeline, which may hang, is next
 
     def _step(self, lease: Lease, index: int, batch: Batch) -> None:
         self._begin_step()
