@@ -115,7 +115,9 @@ def test_trees_learn_from_all_rows_in_each_epoch(
     ):
         assert what in sql("-e", statement.format(wrong), code=2).err
     told = "train.num_boost_round=30, train.seed=7, alpha=1"
-    sql("-e", statement.format(told), "--platform", "docker")
+    Path("edl.toml").write_text('platform = "docker"\nstall-timeout = 900\n')
+    sql("-e", statement.format(told))
+    assert "stall_timeout" not in seen
     assert seen["model_def"] == "trees.BoostedTreesRegressor"
     expected = {"num_boost_round": 30, "rounds_per_epoch": 1, "seed": 7, "reg_alpha": 1}
     assert seen["params"] | expected == seen["params"]

@@ -23,7 +23,7 @@ def check_rounds(statement: Train, options: Mapping[str, Any], *, in_rounds: boo
     """Check that a statement does not choose epochs of a model that learns in rounds.
 
     Args:
-        options: of the command.
+        options: of the job, those of the statement among them.
 
     Raises:
         Problem: the statement does, or has no rounds, or this machine lacks XGBoost.
@@ -41,7 +41,7 @@ def check_rounds(statement: Train, options: Mapping[str, Any], *, in_rounds: boo
             f"num_boost_round is {rounds}, and must be at least 1",
             where=statement.positions.mark("WITH", "num_boost_round"),
         )
-    is_here = {**options, **statement.settings}.get("platform", _PROCESSES) == _PROCESSES
+    is_here = options.get("platform", _PROCESSES) == _PROCESSES
     if statement.model_def.startswith("trees.") and is_here and find_spec("xgboost") is None:
         raise usage(
             "trees are grown by XGBoost, which is not installed here",
@@ -51,18 +51,18 @@ def check_rounds(statement: Train, options: Mapping[str, Any], *, in_rounds: boo
 
 
 def plan_rounds(
-    rows: int, params: dict[str, Any], settings: Mapping[str, Any], zoo: str, folder: Path
+    rows: int, params: dict[str, Any], options: Mapping[str, Any], zoo: str, folder: Path
 ) -> dict[str, Any]:
     """Return the options of a job in which each epoch is one minibatch of all rows.
 
     Args:
         params: of the model; what depends on the number of rows is added.
-        settings: of the job.
+        options: that the user chose for the job.
         zoo: that has the model.
         folder: for files of the job.
     """
-    if "seed" in settings:
-        params.setdefault("seed", settings["seed"])
+    if "seed" in options:
+        params.setdefault("seed", options["seed"])
     rounds = params.setdefault("num_boost_round", _ROUNDS)
     together = params.setdefault("rounds_per_epoch", max(1, -(-rounds * rows // _MAX_RECORDS)))
     planned: dict[str, Any] = {
@@ -71,9 +71,9 @@ def plan_rounds(
         "records_per_task": rows,
         "local_steps": 2,
     }
-    if "stall_timeout" not in settings:
+    if "stall_timeout" not in options:
         planned["stall_timeout"] = max(60.0, rows / _MIN_ROWS_PER_S)
-    is_here = settings.get("platform", _PROCESSES) == _PROCESSES
+    is_here = options.get("platform", _PROCESSES) == _PROCESSES
     if zoo == str(OWN_ZOO) and not is_here:  # the image that is made of it needs XGBoost
         planned["model_zoo"] = copy_with_xgboost(folder / "zoo")
     return planned

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edl.plugins.options import BY_NAME, Verb
+from edl.plugins.options import BY_NAME, Given, Verb, gather, read_value
 from edl_convert import api as data_api
 from edl_sql.databases.database import Database
 from edl_sql.databases.retries import retry_while_unreachable
@@ -88,3 +89,15 @@ class StatementContext:
     def options_of(self, verb: Verb) -> dict[str, Any]:
         """Return the options of a job, as the Python API takes them."""
         return {name: value for name, value in self.options.items() if verb in BY_NAME[name].verbs}
+
+    def chosen_options(self, verb: Verb) -> dict[str, Any]:
+        """Return the options that the user chose for jobs, also by variables and settings files.
+
+        Raises:
+            Problem: one of them is wrong.
+        """
+        flags = {
+            name: Given(value, BY_NAME[name].flag) for name, value in self.options_of(verb).items()
+        }
+        found = gather(verb, flags, environ=os.environ, cwd=Path.cwd())
+        return {name: read_value(BY_NAME[name], given) for name, given in found.items()}

@@ -40,12 +40,12 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
         found = find_model(statement.model_def, statement.params, context.settings.model_zoo)
     statement = replace(statement, model_def=found.model_def, params=dict(found.params))
     zoo, source, model = found.zoo, found.source, found.name
-    replaced = {**context.options, **statement.settings}
-    if not any(replaced.get(name) for name in ("loss", "optimizer", "input_fn")):
+    chosen_options = {**context.chosen_options(Verb.TRAIN), **statement.settings}
+    if not any(chosen_options.get(name) for name in ("loss", "optimizer", "input_fn")):
         check_parameters(statement, Path(zoo))
     check_metrics(at, statement.settings, source)
     in_rounds = learns_whole_epochs(source, model)
-    check_rounds(statement, context.options, in_rounds=in_rounds)
+    check_rounds(statement, chosen_options, in_rounds=in_rounds)
     names = context.column_names(statement)
     keys = primary_keys(context.database, statement.select)
     chosen = select(statement, names, learns_label=learns_label(source, model), keys=keys)
@@ -70,7 +70,9 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
             "model_zoo": zoo,
         }
         if in_rounds:
-            settings |= plan_rounds(schema["rows"], statement.params, settings, zoo, Path(folder))
+            settings |= plan_rounds(
+                schema["rows"], statement.params, chosen_options, zoo, Path(folder)
+            )
         context.report(
             f"{plural(schema['rows'], 'row')}, {plural(settings['num_epochs'], 'epoch')}"
         )
