@@ -85,6 +85,17 @@ def test_a_prediction_on_other_columns_instead_is_warned_of() -> None:
     )
 
 
+def test_a_prediction_on_a_key_besides_the_features_is_no_reason_to_warn() -> None:
+    known = examples(DataField("area", "float", 1), DataField("label", "float", 1))
+    found = examples(DataField("area", "float", 1), DataField("id", "int64", 1))
+    for has_labels in (True, False):
+        compared = compare(known, found, "it", may_lack=True, has_labels=has_labels)
+        assert compared.warns is has_labels
+        assert compared.notes == ("feature 'label' of it is not there",)
+    nothing = examples(DataField("id", "int64", 1))
+    assert compare(known, nothing, "it", may_lack=True, has_labels=False).warns
+
+
 def test_all_that_is_missing_is_named_beside_what_was_renamed() -> None:
     compared = compare(KNOWN, table(a=NUMBER, B=TEXT), "the training data")
     assert "lacks columns 'b', 'label'" in compared.problem

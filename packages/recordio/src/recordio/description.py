@@ -126,6 +126,7 @@ def compare(
     *,
     may_lack: bool = False,
     may_differ: bool = False,
+    has_labels: bool = True,
 ) -> Comparison:
     """Compare the fields of a file with the known ones.
 
@@ -133,6 +134,7 @@ def compare(
         source: what the known fields are from, such as "the training data".
         may_lack: whether the file may lack fields, as the data of a prediction has no labels.
         may_differ: whether a column may have values of another kind.
+        has_labels: whether the file should have the field that conversions call ``label``.
     """
     word = "column" if known.form is Form.TABLE else "feature"
     if known.form is not found.form:
@@ -160,7 +162,8 @@ def compare(
     if differences and not may_differ:
         return Comparison(differences[0], f"Write the {word} as in {source}.")
     notes = (*differences[:_SHOWN], *_notes(known, found, source, missing, extra))
-    warns = len(missing) > 1 or bool(missing and extra) or bool(differences)
+    lacks_other = missing != ["label"] or has_labels
+    warns = bool(differences) or (lacks_other and bool(missing and (missing[1:] or extra)))
     return Comparison(notes=notes, warns=warns)
 
 

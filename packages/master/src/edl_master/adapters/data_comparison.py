@@ -141,7 +141,7 @@ def _compare_files(
         if file.description is None:
             continue
         name = without_passwords(file.uri)
-        compared = compare(known, file.description, source, **may)
+        compared = compare(known, file.description, source, has_labels=has_labels, **may)
         if has_labels and not compared.problem:
             numbered = compare_classes(known, file.description, source)
             compared = numbered if numbered.problem else compared
