@@ -15,6 +15,7 @@ import recordio
 import recordio.example
 from edl.__main__ import run
 from edl.core.job_result import JobResult
+from edl_proto.errors import EdlError
 from edl_sql.databases.database import Database
 from edl_sql.tables.catalog import column_types, primary_keys, table_names
 from edl_sql.tables.queries import column_names
@@ -103,6 +104,8 @@ def test_what_duckdb_says_of_its_tables(convert: Call) -> None:
     database = Database("duckdb:///my.duckdb")
     assert table_names(database) == ["People", "a"]
     assert table_names(database, "S") == ["t"]
+    with pytest.raises(EdlError, match="there is no schema shop"):
+        table_names(database, "shop")
     assert column_types(database, "people") == [["id", "INTEGER"], ["my role", "VARCHAR"]]
     assert column_types(database, "s.t") == [["k", "INTEGER"], ["l", "INTEGER"]]
     assert column_types(database, '"people.csv"') == [["id", "BIGINT"], ["role", "VARCHAR"]]

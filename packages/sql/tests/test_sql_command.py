@@ -66,6 +66,7 @@ def test_which_tables_there_are(sql: Call) -> None:
     assert "no statement has trained a model wage here" in told
     assert "Did you mean wages? SHOW TABLES; lists the tables." in told
     assert "there is no table no such" in sql("-e", 'DESCRIBE "no such"', code=3).err
+    assert "people" in sql("-e", "SHOW TABLES FROM main").out
 
 
 @pytest.mark.parametrize("place", ["models", "memory://bucket/dropped"])
@@ -83,6 +84,12 @@ def test_a_model_is_dropped(sql: Call, place: str) -> None:
     assert sql(*at, "-e", "SHOW MODELS").out.endswith("no models\n")
     if "://" not in place:
         assert not list(Path("models").glob("*wages*"))
+
+
+def test_what_statements_show_is_there_although_the_next_one_fails(sql: Call) -> None:
+    failed = sql("-e", "SELECT role FROM people; DROP MODEL wages; DROP MODEL wages", code=4)
+    assert failed.out == "role\nboss\nclerk\nthe model wages is removed\n"
+    assert "no statement has trained a model wages here" in failed.err
 
 
 def test_rows_are_shown(sql: Call, monkeypatch: pytest.MonkeyPatch) -> None:

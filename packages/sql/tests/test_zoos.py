@@ -38,7 +38,7 @@ def test_another_zoo_adds_models_and_may_replace_them() -> None:
 
 
 def test_a_model_that_no_zoo_has() -> None:
-    with pytest.raises(EdlError, match="names no file of the model zoo") as raised:
+    with pytest.raises(EdlError, match=r"there is no model regresor\.DNN") as raised:
         find_model("regresor.DNN", {}, "")
     assert raised.value.remedy == "Did you mean regressor.DNN?"
 

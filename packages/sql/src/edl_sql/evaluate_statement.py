@@ -41,7 +41,7 @@ def evaluate(context: StatementContext, statement: Evaluate) -> dict[str, Any]:
             check_known(name, names, f"the SELECT; the model {statement.model} learned from it")
     if statement.into:
         with mark_errors(at, "INTO"):
-            context.database.check_writable()
+            context.database.check_writable("Leave INTO out: the result is printed.")
             check_insertable(context.database, statement.into, _EVERY_RESULT)
     with context.folder() as folder:
         rows = context.convert(folder, statement.select, label=label, classes=about["classes"])

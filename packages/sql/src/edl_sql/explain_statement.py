@@ -56,7 +56,7 @@ def explain(context: StatementContext, statement: Explain) -> dict[str, Any]:
             check_known(name, names, f"the SELECT; the model {statement.model} learned from it")
     if statement.into:
         with mark_errors(at, "INTO"):
-            context.database.check_writable()
+            context.database.check_writable("Leave INTO out: the result is printed.")
             check_insertable(context.database, statement.into, _row(statement.model, "", 0, 0.0))
     with context.folder() as folder:
         rows = context.convert(folder, statement.select)

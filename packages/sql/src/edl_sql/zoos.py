@@ -140,6 +140,6 @@ def _with_remedy(error: EdlError, model_def: str) -> EdlError:
     if nearest:
         error.what = f"edl has no {model_def}"
         error.remedy = f"The nearest model is {nearest}."
-    else:
-        error.remedy = did_you_mean(model_def, (*MODELS, *ALIASES)) or error.remedy
+    elif meant := did_you_mean(model_def, (*MODELS, *ALIASES)):
+        error.what, error.where, error.remedy = f"there is no model {model_def}", "", meant
     return error

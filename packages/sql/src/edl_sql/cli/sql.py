@@ -109,18 +109,17 @@ def sql(  # noqa: PLR0913  (the parameters are the options of the command)
         )
 
         def run(text: str) -> None:
-            results = [runner.run(statement) for statement in runner.parse(text)]
-            print_result(
-                results,
-                output_format,
-                [line for result in results for line in lines_of(result)],
-                [
-                    str(each["model"])
-                    for result in results
-                    for each in result.get("models", [result])
-                    if "model" in each
-                ],
-            )
+            if output_format in (Format.JSON, Format.YAML):
+                results = [runner.run(statement) for statement in runner.parse(text)]
+                print_result(results, output_format, ())
+                return
+            for statement in runner.parse(
+                text
+            ):  # what one shows, an error of the next leaves there
+                result = runner.run(statement)
+                models = result.get("models", [result])
+                names = [str(each["model"]) for each in models if "model" in each]
+                print_result(result, output_format, list(lines_of(result)), names)
 
         if asks:
             from edl_sql.cli.prompt import read_statements

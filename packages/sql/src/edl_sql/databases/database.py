@@ -97,14 +97,16 @@ class Database:
                 _abandon_rows(connection, driver)
                 raise
 
-    def check_writable(self) -> None:
+    def check_writable(self, remedy: str = "") -> None:
         """Raise a ``Problem`` for a kind of database that edl only reads."""
         if self.backend == "duckdb":
             raise usage(
                 "edl only reads DuckDB",
                 where=self.shown,
-                remedy="Predictions go into PostgreSQL, MariaDB, MySQL or SQLite; edl predict"
-                " writes Parquet and CSV, too.",
+                remedy=remedy
+                or "Write predictions to a file that DuckDB reads: edl data convert --from"
+                f" {self.shown} --query 'SELECT …' --to rows, then edl predict --trained-model"
+                " MODEL --data rows --keep KEY --output predictions.parquet",
             )
 
     @contextmanager

@@ -23,6 +23,7 @@ _TABLES = """
     SELECT table_name FROM information_schema.tables
     WHERE table_type = ? AND lower(table_schema) = lower(coalesce(?, current_schema()))
 """
+_SCHEMAS = "SELECT DISTINCT schema_name FROM information_schema.schemata"
 _PRIMARY_KEY = """
     SELECT unnest(constraint_column_names) FROM duckdb_constraints()
     WHERE constraint_type = 'PRIMARY KEY' AND lower(table_name) = lower(?)
@@ -84,6 +85,9 @@ class DuckDBDialect(DefaultDialect):
         """Do nothing: every SELECT sees one snapshot of a file."""
 
     do_commit = do_rollback = do_begin
+
+    def get_schema_names(self, connection: Connection, **_: Any) -> Any:
+        return connection.exec_driver_sql(_SCHEMAS).scalars().all()
 
     def get_table_names(self, connection: Connection, schema: str | None = None, **_: Any) -> Any:
         return connection.exec_driver_sql(_TABLES, ("BASE TABLE", schema)).scalars().all()

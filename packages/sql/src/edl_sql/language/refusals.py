@@ -28,8 +28,8 @@ _FUNCTIONS = {
 }
 """Functions of BigQuery ML that take a MODEL."""
 _OF_DATABASES = (
-    *("ALTER", "COPY", "CREATE", "DELETE", "DROP", "GRANT", "INSERT", "LOAD", "MERGE", "SET"),
-    *("TRUNCATE", "UPDATE", "USE"),
+    *("ALTER", "ATTACH", "BEGIN", "COMMIT", "COPY", "CREATE", "DELETE", "DROP", "GRANT", "INSERT"),
+    *("LOAD", "MERGE", "PRAGMA", "ROLLBACK", "SET", "SUMMARIZE", "TRUNCATE", "UPDATE", "USE"),
 )
 
 

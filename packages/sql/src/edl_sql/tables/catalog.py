@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from edl.plugins.texts import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
 from edl_sql.databases.database import Database
 from edl_sql.language.table_names import split
@@ -13,13 +14,26 @@ from edl_sql.language.tokens import dialect_of, tables_in
 
 
 def table_names(database: Database, schema: str = "") -> list[str]:
-    """Return the names of the tables and views of a schema, by default of the one in use."""
+    """Return the names of the tables and views of a schema, by default of the one in use.
+
+    Raises:
+        EdlError: there is no such schema.
+    """
     import sqlalchemy
 
     with database.reading() as connection:
         inspector = sqlalchemy.inspect(connection)
         of = schema or None
-        return sorted([*inspector.get_table_names(of), *inspector.get_view_names(of)])
+        found = sorted([*inspector.get_table_names(of), *inspector.get_view_names(of)])
+        schemas = inspector.get_schema_names() if schema and not found else [schema]
+        if schema.lower() in map(str.lower, schemas):
+            return found
+        raise EdlError(
+            ErrorCode.DATA_NOT_FOUND,
+            f"there is no schema {schema}",
+            where=database.shown,
+            remedy=did_you_mean(schema, schemas) or f"There are {', '.join(sorted(schemas))}.",
+        )
 
 
 def column_types(database: Database, table: str) -> list[list[str]]:
