@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from edl_worker.engines.tensorflow.internals import public_name
+from edl_worker.model_file.zoo.module_loaders import find_running_line
 
 
 @keras.saving.register_keras_serializable(package="elasticdl")
@@ -19,6 +20,9 @@ class TensorFlowOperation(keras.Operation):
     Args:
         operation: its public name without ``tf.``: ``math.reduce_sum``.
         function: the operation, if it is at hand.
+
+    Attributes:
+        place: file and line of the model file that calls the operation; empty if not known.
     """
 
     def __init__(
@@ -26,6 +30,7 @@ class TensorFlowOperation(keras.Operation):
     ) -> None:
         super().__init__(name=name)
         self.operation = operation
+        self.place = ""
         self._function = function or functools.reduce(getattr, operation.split("."), tf)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
@@ -51,4 +56,7 @@ def _dense(value: Any) -> Any:
 
 def apply(operation: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Return the symbolic result of an operation of TensorFlow."""
-    return TensorFlowOperation(public_name(operation), function=operation)(*args, **kwargs)
+    made = TensorFlowOperation(public_name(operation), function=operation)
+    if (line := find_running_line()) is not None:
+        made.place = "{}:{}".format(*line)
+    return made(*args, **kwargs)

@@ -11,7 +11,7 @@ on, or reads them as arrays.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,12 +66,15 @@ class ExportForm:
         check: raises what ``save`` would raise, as far as that is known before training; takes
             whether it may take as long as tracing a step.
         failure: what it means that ``save`` fails, as the beginning of a sentence.
+        limits: yields sentences on what hinders others from using the form; takes the same as
+            ``check``.
     """
 
     file: str
     save: Callable[[Path], object]
     check: Callable[[bool], object]
     failure: str
+    limits: Callable[[bool], Iterable[str]] = lambda thorough: ()
 
 
 @dataclass(frozen=True, slots=True)

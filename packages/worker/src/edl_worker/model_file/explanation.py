@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ADAPT = (
+    "Call its adapt(...) with the data where the model file creates it, before anything uses it "
+    "(docs/model-file.md shows how)."
+)
+"""What to do about a layer that takes its state from data, and has none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:

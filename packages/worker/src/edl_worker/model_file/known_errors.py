@@ -28,9 +28,13 @@ _REGISTER = (
 )
 _MADE_LOSS = re.compile(r"\blosses\.([A-Z]\w+)\(\w+, \w+\)")
 
-BEYOND_TABLE = re.compile(r"indices\[([\d, ]+)\] = (-?\d+) is not in \[0, (\d+)\)")
+BEYOND_TABLE = re.compile(r"indices(?:\[([\d, ]+)\])? = (-?\d+) is not in \[0, (\d+)\)")
 """The message for an id without a row: where it is in the ids, the id, and the number of rows."""
+CATEGORIES = "categories"
+"""How lookups are called that only check categories, before the name of the layer."""
 _LOOKUP_NODE = re.compile(r"\b([\w/.]+)/(?:Resource)?Gather\w*")
+
+_CATEGORY_NODE = re.compile(rf"\b{CATEGORIES}\.([\w-]+)\.")
 
 # Pattern of a message, and what it means; {0} is the first group of the pattern.
 _KNOWN: tuple[tuple[str, str, str], ...] = (
@@ -283,15 +287,25 @@ def _explain_by_form(error: BaseException, message: str, line: str) -> Explanati
         )
     if (match := BEYOND_TABLE.search(message)) is not None:
         known_id, rows = int(match.group(2)), int(match.group(3))
-        return Explanation(enough_rows(known_id), message=_name_table(error, known_id, rows))
+        remedy = enough_rows(known_id, error)
+        return Explanation(remedy, message=_name_table(error, known_id, rows))
     if "symbolic" in message and (made := _MADE_LOSS.search(line)) is not None:
         what = f"the class {made.group(1)} gets the labels as its settings"
         return Explanation(call_of_loss(made.group(1)), message=what)
     return None
 
 
-def enough_rows(greatest: int) -> str:
-    """Return what to do about ids without a row, of which this is the greatest that is known."""
+def enough_rows(greatest: int, error: BaseException) -> str:
+    """Return what to do about ids without a row, of which this is the greatest that is known.
+
+    Args:
+        error: that of the lookup, which says what has no row.
+    """
+    if _CATEGORY_NODE.search(str(error)):
+        return (
+            f"Give CategoryEncoding num_tokens={max(greatest, 0) + 1} or more, and numbers from 0 "
+            "on; an IntegerLookup before it takes any numbers."
+        )
     if greatest < 0:
         return "Make the input function yield ids from 0 on, for missing values, too."
     return (
@@ -302,6 +316,8 @@ def enough_rows(greatest: int) -> str:
 
 def _name_table(error: BaseException, known_id: int, rows: int) -> str:
     """Return which table has no row for an id; only a graph's error has the layer's name."""
+    if category := _CATEGORY_NODE.search(str(error)):
+        return f"{category.group(1)} takes the categories 0 to {rows - 1}, and got {known_id}"
     node = _LOOKUP_NODE.search(str(error))
     table = f"the embedding {node.group(1)}" if node else "an embedding (or tf.gather)"
     return f"{table} has {rows} rows, for the ids 0 to {rows - 1}, and got the id {known_id}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from edl_worker.model_file.explanation import Explanation
+from edl_worker.model_file.explanation import ADAPT, Explanation
 
 _DENSE = (
     "A tf.io.VarLenFeature gives a sparse tensor: describe the feature with tf.io.FixedLenFeature, "
@@ -156,6 +156,17 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "a lookup layer has no vocabulary",
         "Give each StringLookup, IntegerLookup and TextVectorization its vocabulary when the file "
         "is loaded: vocabulary=[...], or layer.adapt(texts) at module level.",
+    ),
+    (
+        r"no attribute '_datatype_enum'",
+        "a layer would create its variables in the function, anew for each task",
+        "Create and build the layer at the top of the file: adapt it there, or call it once with a "
+        "row of data.",
+    ),
+    (
+        r"pass the `bin_boundaries` argument",
+        "a Discretization has no boundaries",
+        f"{ADAPT} Or give it bin_boundaries=[...].",
     ),
 )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from edl_worker.model_file.explanation import ADAPT
 from edl_worker.model_file.framework_types import leaves
 from edl_worker.model_file.source_lines import line_of_element
 
@@ -44,6 +45,13 @@ class Got:
     @property
     def kind(self) -> str:
         return type(self.maker).__name__ if self.maker is not None else ""
+
+    @property
+    def lacks_vocabulary(self) -> bool:
+        """Whether it comes from a layer that encodes words, of which that layer has none."""
+        lookup = getattr(self.maker, "_lookup_layer", self.maker)
+        is_lookup = type(lookup).__name__ in ("StringLookup", "IntegerLookup")
+        return is_lookup and not lookup.get_vocabulary(include_special_tokens=False)
 
     def __str__(self) -> str:
         shape = str(("n", *self.shape)).replace("'", "")
@@ -84,6 +92,8 @@ class RaisingLayer:
         ):
             return self._add_dimension(self.got[0])
         if "must be fully-defined" in message and any(None in each.shape for each in self.got):
+            if unadapted := next((each.name for each in self.got if each.lacks_vocabulary), ""):
+                return f"{unadapted} has no vocabulary yet, so its output has no size. {ADAPT}"
             maker = next(each.name for each in self.got if None in each.shape) or "the layer before"
             return (
                 f"{maker} gives a length that is not known: give it a fixed one, such as "

@@ -95,6 +95,8 @@ class Exporter:
                 form.check(traces)
             except Exception as error:
                 warnings.append(self._missing_form_warning(form, error))
+            else:
+                warnings += form.limits(traces)
         return tuple(warnings)
 
     def _export_here(self, info: ExportInfo, place: Path) -> tuple[str, ...]:

@@ -127,7 +127,7 @@ def explain(
         greatest = _greatest_id(match, batch.features if batch is not None else None)
         if greatest >= 0:
             found.what += f"; the greatest id of this minibatch is {greatest}"
-        found.remedy = enough_rows(greatest)
+        found.remedy = enough_rows(greatest, error)
     elif batch is not None and _is_about_shapes(error):
         found.code = ErrorCode.SHAPE_MISMATCH
         found.what += f"; minibatch: {shapes(batch.features)}, labels {shapes(batch.labels)}"
@@ -148,7 +148,8 @@ def _greatest_id(match: re.Match[str], features: Any) -> int:
         features: of the minibatch; those that the model looks up as they are have the id where
             the message has it.
     """
-    place, known_id = tuple(map(int, match.group(1).split(","))), int(match.group(2))
+    known_id = int(match.group(2))
+    place = tuple(map(int, match.group(1).split(","))) if match.group(1) else ()
     for part in leaves(features):
         if not hasattr(part, "__array__") or known_id < 0:
             continue

@@ -16,6 +16,7 @@ from edl_worker.core.outputs import named_outputs
 from edl_worker.core.step_engine import ExportForm
 from edl_worker.engines.tensorflow.internals import without_default_signature
 from edl_worker.engines.tensorflow.model import ModelFile
+from edl_worker.engines.tensorflow.model.portability import describe_limits
 from edl_worker.trained_model import directory
 
 
@@ -63,6 +64,7 @@ def export_forms(
             save,
             lambda thorough: keras.saving.serialize_keras_object(model),
             f"The trained model has no {directory.KERAS}, since Keras cannot save this model",
+            lambda thorough: describe_limits(model, thorough=thorough),
         ),
         ExportForm(
             directory.SAVED_MODEL,

@@ -300,6 +300,13 @@ def producer(tensor: Any) -> tuple[Any, int] | None:
     return None if history is None else (history.operation, history.tensor_index)
 
 
+def consumers(tensor: Any) -> list[Any]:
+    """Return the layers of functional models that got a symbolic tensor."""
+    maker = producer(tensor)
+    nodes = _private(maker[0], "_outbound_nodes") if maker is not None else ()
+    return [node.operation for node in nodes if any(each is tensor for each in node.input_tensors)]
+
+
 def has_stateful_operations(dataset: tf.data.Dataset) -> bool:
     """Whether a function of this dataset remembers anything or draws random numbers."""
     return any(operation.op_def.is_stateful for operation in _operations(dataset))

@@ -83,7 +83,7 @@ def _load_for_training(job: JobDescription, context: Mapping[str, Any]) -> Loade
             replicated=options.replicated,
         )
         sample = first_batch(file, job, Mode.TRAINING, job.minibatch_size)
-        file.build(sample, local=options.trains_locally)
+        file.build(sample, local=options.trains_locally, has_values=bool(options.init_from))
         if options.validates:
             file.check_evaluation()
         # A check of a model file alone knows nothing of the job's validation data.

@@ -54,11 +54,17 @@ class FolderLoader(Loader):
         pass
 
 
-def find_running_line() -> tuple[str, int] | None:
-    """Return file and line of the zoo's code that is running; None if none is."""
+def find_running_line(through: tuple[str, ...] = ()) -> tuple[str, int] | None:
+    """Return file and line of the zoo's code that is running; None if none is.
+
+    Args:
+        through: how the modules are called that this code may have called; none: any.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if isinstance(frame.f_globals.get("__loader__"), ZooModuleLoader):
             return frame.f_code.co_filename, frame.f_lineno
+        if through and not str(frame.f_globals.get("__name__")).startswith(through):
+            return None
         frame = frame.f_back
     return None

@@ -39,6 +39,7 @@ def run(check: LabelCheck, *labels: Any, weights: Any = None) -> int:
         (SPARSE, 3, [0, 1], [-1], "the labels are -1 to 0", "ignore_class"),
         ("binary_crossentropy", 1, [[0.0], [1.0]], [[2.0]], "a label is 2", "softmax"),
         ("binary_crossentropy", 1, [[0.0], [1.0]], [[1.5]], "a label is 1.5", "from 0 to 1"),
+        ("categorical_crossentropy", 2, [[0, 1]], [[0, 1], [0, 0]], "no class", "tf.one_hot"),
     ],
 )
 def test_a_label_out_of_range_in_a_later_minibatch(
@@ -62,6 +63,10 @@ def test_labels_that_the_loss_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check is not None
     monkeypatch.setattr(label_check, "find_misfit", lambda *_: pytest.fail("they are in range"))
     assert run(check, tf.constant([3]), tf.constant([9, 0]), tf.constant([], tf.int32)) == 3
+
+
+def test_soft_labels_are_not_checked() -> None:
+    assert make("categorical_crossentropy", 2, tf.constant([[0.3, 0.7]])) is None
 
 
 def test_a_class_that_the_loss_ignores() -> None:

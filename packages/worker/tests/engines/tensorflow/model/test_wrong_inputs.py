@@ -44,6 +44,22 @@ CASES = [
     ("model", NET.replace("return self.dense(x)", "self.dense(x)"), "End it with return"),
     ("model", NET.replace("dense(x)", "dense(np.log(x))"), "operations of TensorFlow"),
     ("model", MODEL.replace("Dense(8)", "Reshape((2, 1))"), "Flatten()"),
+    ("model", MODEL.replace("Dense(8)", "Normalization()"), "Call its adapt(...)"),
+    ("model", MODEL.replace("Dense(8)", "Discretization(num_bins=3)"), "bin_boundaries=[...]"),
+    (
+        "model",
+        "x = keras.Input((2,), dtype='string')\n"
+        "model = keras.Model(x, layers.Dense(3)(layers.StringLookup(output_mode='one_hot')(x)))",
+        "string_lookup has no vocabulary yet",
+    ),
+    (
+        "model",
+        PARSE.replace('r["x"],', 'tf.as_string(r["x"]),')
+        + "encode = layers.TextVectorization(vocabulary=['a'], output_sequence_length=2)\n"
+        "x = keras.Input((2,))\nmodel = keras.Model(x, layers.Dense(3)(layers.Embedding(3, 4)("
+        "encode(x))))",
+        "text_vectorization takes texts",
+    ),
     ("model", "open('words.txt')\n" + MODEL, "pathlib.Path(__file__)"),
     # optimizer, loss, metrics and callbacks
     ("optimizer", "optimizer = keras.optimizers.Adam(learning_rate='0.01')", "a number"),

@@ -19,6 +19,7 @@ from edl_worker.engines.tensorflow.model.broadcast_check import Measure, broadca
 from edl_worker.engines.tensorflow.model.custom_evaluation import CustomEvaluation
 from edl_worker.engines.tensorflow.model.custom_steps import CustomTrainStep, StepError
 from edl_worker.engines.tensorflow.model.description import ModelFileDescription, Reduction
+from edl_worker.engines.tensorflow.model.forward_trace import specs, succeeds, trace_forward
 from edl_worker.engines.tensorflow.model.loss_fit import explain_raised, find_misfit, weights_error
 from edl_worker.engines.tensorflow.model.metric_fit import find_metric_misfit, warn_of_logits
 from edl_worker.engines.tensorflow.model.metrics import EvaluationMetrics, MetricComputation
@@ -57,54 +58,7 @@ class DryRun:
         Raises:
             EdlError: the model raised.
         """
-        mapper = self._description.feature_mapper
-        failures: list[Exception] = []
-        for layout in mapper.possible_layouts(batch.features):
-            mapper.use(layout)
-            try:
-                # Traced and not run: a forward pass would change the statistics of layers that
-                # are called with training=True.
-                traced = tf.function(
-                    lambda features: self._call(features, True), autograph=False
-                ).get_concrete_function(_specs(batch.features))
-                outputs = traced.structured_outputs
-                break
-            except EdlError as error:
-                if (swapped := self._order_error(batch)) is not None:
-                    raise swapped from error
-                raise
-            except Exception as error:
-                failures.append(error)
-        else:
-            raise self._order_error(batch) or self._error(
-                failures[0],
-                f"the model {self._description.model.name} raised when called with a minibatch",
-            ) from failures[0]
-        if any(each is None for each in tf.nest.flatten(outputs)):
-            raise self._description.contract_error(
-                f"{type(self._description.model).__name__}.call returned None, not the outputs",
-                "End it with return and what the last layer gives.",
-            )
-        return outputs
-
-    def _order_error(self, batch: Batch) -> EdlError | None:
-        """Return the error for labels that the model takes, where it does not take the features."""
-
-        def call(labels: Any) -> None:
-            tf.function(
-                lambda features: self._call(features, True), autograph=False
-            ).get_concrete_function(_specs(labels))
-
-        # Other models than functional ones take almost anything, and would be built of it.
-        is_functional = bool(getattr(self._description.model, "inputs", None))
-        if batch.labels is None or not is_functional or not _succeeds(call, batch.labels):
-            return None
-        return EdlError(
-            ErrorCode.SHAPE_MISMATCH,
-            "the model takes what the input function yields as labels, and not the features",
-            where=self._description.input_pipeline.place,
-            remedy="Yield the features first: return features, labels.",
-        )
+        return trace_forward(self._description, self._call, batch)
 
     def build_parts(self) -> None:
         """Check that a model that is never called itself has all its variables.
@@ -164,7 +118,7 @@ class DryRun:
 
         def trace(weights: Any) -> None:
             tf.function(step, autograph=False).get_concrete_function(
-                _specs(batch.features), _specs(batch.labels), _specs(weights)
+                specs(batch.features), specs(batch.labels), specs(weights)
             )
 
         try:
@@ -172,7 +126,7 @@ class DryRun:
         except EdlError:
             raise
         except Exception as error:
-            if batch.weights is not None and _succeeds(trace, None):
+            if batch.weights is not None and succeeds(trace, None):
                 place = self._description.input_pipeline.place
                 raise weights_error(batch.weights, batch.size, place) from error
             raise self._loss_error(error, batch.labels) from error
@@ -204,7 +158,7 @@ class DryRun:
 
         with self._explain_errors("train_step"):
             tf.function(run_step, autograph=False).get_concrete_function(
-                _specs(batch.features), _specs(batch.labels), _specs(batch.weights)
+                specs(batch.features), specs(batch.labels), specs(batch.weights)
             )
             if step.optimizer is None:
                 raise StepError(
@@ -384,16 +338,4 @@ class DryRun:
         )
 
 
-def _succeeds(function: Callable[[Any], object], argument: Any) -> bool:
-    try:
-        function(argument)
-    except Exception:
-        return False
-    return True
-
-
 _ATTRIBUTE_REMEDY = "Keep every optimizer as an attribute of the model."
-
-
-def _specs(nest: Any) -> Any:
-    return None if nest is None else tf.nest.map_structure(tf.type_spec_from_value, nest)

@@ -14,13 +14,19 @@ import keras
 import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_worker.engines.tensorflow.internals import consumers
 from edl_worker.engines.tensorflow.pipelines.columns import Column
 
 _NUMBERS = (
     "Yield numbers: tf.strings.to_number(x), or the numbers of a StringLookup; or write "
     'keras.Input(..., dtype="string") for texts.'
 )
+_OF_TEXTS = (keras.layers.TextVectorization, keras.layers.StringLookup, keras.layers.Hashing)
 _TEXTS = "Yield texts, such as tf.strings.as_string(x), or give the input a type of numbers."
+
+
+class TypeMismatch(EdlError):
+    """A feature of texts for an input of numbers, or the reverse."""
 
 
 class FeatureLayout(Enum):
@@ -160,10 +166,12 @@ class FeatureMapper:
         elif not _ranks_agree(value.shape, model_input.shape):
             raise self._shape_error(name, value.shape[1:], model_input)
         if (value.dtype == tf.string) != (model_input.dtype == "string"):
-            raise self._mismatch(
+            raise TypeMismatch(
+                ErrorCode.SHAPE_MISMATCH,
                 f"the feature {name} has the type {value.dtype.name}, and the model's input "
                 f"{model_input.name} takes {model_input.dtype}",
-                _NUMBERS if value.dtype == tf.string else _TEXTS,
+                where=self._place,
+                remedy=_say_type(model_input) if value.dtype == tf.string else _TEXTS,
             )
         numeric = model_input.dtype != "string" and value.dtype != tf.string
         if numeric and isinstance(value, tf.Tensor) and value.dtype.name != model_input.dtype:
@@ -180,6 +188,16 @@ class FeatureMapper:
 
     def _mismatch(self, what: str, remedy: str) -> EdlError:
         return EdlError(ErrorCode.SHAPE_MISMATCH, what, where=self._place, remedy=remedy)
+
+
+def _say_type(model_input: Any) -> str:
+    """Return what to do about an input that gets texts, and is none of texts."""
+    named = next((each.name for each in consumers(model_input) if isinstance(each, _OF_TEXTS)), "")
+    if not named:
+        return _NUMBERS
+    return (
+        f'Write keras.Input({tuple(model_input.shape[1:])}, dtype="string"): {named} takes texts.'
+    )
 
 
 def _ranks_agree(found: Any, wanted: Sequence[int | None]) -> bool:

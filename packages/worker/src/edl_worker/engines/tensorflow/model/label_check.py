@@ -17,7 +17,7 @@ import tensorflow as tf
 from edl_worker.core.batch import Batch
 from edl_worker.engines.tensorflow.model.description import LossFunction
 from edl_worker.engines.tensorflow.model.loss_fit import find_misfit
-from edl_worker.engines.tensorflow.model.loss_parts import BINARY, SPARSE, find_parts
+from edl_worker.engines.tensorflow.model.loss_parts import BINARY, CATEGORICAL, SPARSE, find_parts
 from edl_worker.model_file.bad_records import LabelError
 
 
@@ -30,12 +30,14 @@ class LabelCheck:
         model: tells which activations its outputs have.
         outputs: of the model, as specifications.
         ranges: the lowest and the highest label so far, of each output.
+        are_one_hot: there is one output, whose labels are one number per class.
     """
 
     loss: LossFunction
     model: keras.Model
     outputs: Any
     ranges: list[tuple[float, float]]
+    are_one_hot: bool = False
 
     def check(self, batches: Generator[Batch, None, None]) -> Generator[Batch, None, None]:
         """Yield minibatches whose labels fit; what yields them is closed in the end.
@@ -54,10 +56,14 @@ class LabelCheck:
             return
         leaves = tf.nest.flatten(batch.labels)
         ranges = [_widen(seen, each) for seen, each in zip(self.ranges, leaves, strict=True)]
-        if ranges == self.ranges:
+        if ranges == self.ranges and not (self.are_one_hot and _has_empty_row(leaves[0])):
             return
         # With the lowest label so far: numbers from 1 on are another slip than one class more.
-        known = [_add(each, low) for each, (low, _) in zip(leaves, self.ranges, strict=True)]
+        known = (
+            leaves
+            if self.are_one_hot
+            else [_add(each, low) for each, (low, _) in zip(leaves, self.ranges, strict=True)]
+        )
         labels = tf.nest.pack_sequence_as(batch.labels, known)
         error, _ = find_misfit(self.loss, self.model, labels, self.outputs)
         if error is not None:
@@ -74,12 +80,14 @@ def make_label_check(
         labels: of the first minibatch, which fit.
         outputs: of the model, as specifications.
     """
-    parts = find_parts(loss.for_compile.get("loss"), model, labels, outputs)
-    if not any(part.loss in (SPARSE, *BINARY) for part in parts):
+    parts = list(find_parts(loss.for_compile.get("loss"), model, labels, outputs))
+    are_one_hot = len(parts) == 1 and parts[0].loss in CATEGORICAL
+    are_one_hot = are_one_hot and parts[0].are_one_hot and parts[0].are_whole
+    if not any(part.loss in (SPARSE, *BINARY) for part in parts) and not are_one_hot:
         return None
     none_yet = (float("inf"), float("-inf"))
     ranges = [_widen(none_yet, each) for each in tf.nest.flatten(labels)]
-    return LabelCheck(loss, model, outputs, ranges)
+    return LabelCheck(loss, model, outputs, ranges, are_one_hot)
 
 
 def _widen(seen: tuple[float, float], labels: Any) -> tuple[float, float]:
@@ -89,6 +97,11 @@ def _widen(seen: tuple[float, float], labels: Any) -> tuple[float, float]:
     if values.size == 0:
         return seen
     return min(seen[0], float(values.min())), max(seen[1], float(values.max()))
+
+
+def _has_empty_row(labels: Any) -> bool:
+    values = labels.numpy()
+    return values.ndim == 2 and not values.any(-1).all()
 
 
 def _add(labels: Any, label: float) -> Any:

@@ -29,6 +29,8 @@ ADAPTED = (
     keras.layers.Normalization,
     keras.layers.Discretization,
 )
+_OF_LAYERS = ("keras.src.layers.", "keras.src.utils.", __name__)
+"""How the modules that make a layer are called, down to the line that asks for it."""
 
 
 class LayerStates:
@@ -43,10 +45,21 @@ class LayerStates:
         self._layers: dict[int, tuple[keras.layers.Layer, str, str]] = {}
         self._counts: dict[str, int] = {}
         self._made: list[keras.layers.Layer] = []
+        self._adaptable: list[tuple[keras.layers.Layer, str]] = []
 
     def add_layer(self, layer: keras.layers.Layer) -> None:
         """Note a layer that the model file makes, also if only ``dataset_fn`` uses it."""
         self._made.append(layer)
+        if isinstance(layer, ADAPTED) and (line := find_running_line(_OF_LAYERS)) is not None:
+            self._adaptable.append((layer, "{}:{}".format(*line)))
+
+    @property
+    def adaptable(self) -> tuple[tuple[keras.layers.Layer, str], ...]:
+        """The layers that can take state from data, each with its file and line.
+
+        Those that a function of a library makes for the model file are left out.
+        """
+        return tuple(self._adaptable)
 
     def new_layers(self) -> tuple[keras.layers.Layer, ...]:
         """Return the layers that were made since ``take_new_layers``, in this order."""

@@ -174,6 +174,13 @@ def _refuse_categorical(part: LossPart) -> tuple[str, str] | None:
             f"Use {_fitting('SparseCategoricalCrossentropy', part)}, or yield "
             f"tf.one_hot(label, {part.classes or 'classes'}).",
         )
+    if part.has_empty_rows:
+        return (
+            f"an example has {part.classes} times 0 as its label, and so no class",
+            f"tf.one_hot(label, {part.classes}) makes that of labels that are not 0 to "
+            f"{part.classes - 1}: give it and the last layer more classes, or begin them at 0. An "
+            "example that should not count has the sample weight 0.",
+        )
     return _refuse_width(part)
 
 

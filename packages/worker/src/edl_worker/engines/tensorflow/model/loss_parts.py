@@ -69,6 +69,18 @@ class LossPart:
         )
 
     @property
+    def has_empty_rows(self) -> bool:
+        """Whether the labels are one-hot, but for some that are all 0."""
+        if len(self.label_shape) != 1 or self.label_shape != self.shape or self.classes < 2:
+            return False
+        sums = self.labels.sum(-1)
+        return bool(
+            np.all((self.labels == 0) | (self.labels == 1))
+            and 0.0 in sums
+            and set(sums) <= {0.0, 1.0}
+        )
+
+    @property
     def shapes(self) -> str:
         return f"labels {show_shape(self.label_shape)}, outputs {show_shape(self.shape)}"
 

@@ -12,7 +12,9 @@ import tensorflow as tf
 from edl_proto.errors import EdlError
 from edl_worker.core.batch import Batch, Blocks
 from edl_worker.core.layer_state import LayerState
+from edl_worker.engines.tensorflow.category_check import check_categories
 from edl_worker.engines.tensorflow.model.adapters.optimizer import scale_loss_as_fit
+from edl_worker.engines.tensorflow.model.class_weights import weigh_by_class
 from edl_worker.engines.tensorflow.model.custom_evaluation import (
     CustomEvaluation,
     CustomEvaluationMetrics,
@@ -32,6 +34,7 @@ from edl_worker.engines.tensorflow.model.monitors import (
     resolve_paths,
 )
 from edl_worker.engines.tensorflow.model.trial_sample import TrialSample
+from edl_worker.engines.tensorflow.model.unadapted_layers import check_adapted
 from edl_worker.model_file.errors import ContractErrors, type_with_article
 from edl_worker.model_file.forms.model_definition import FormName
 from edl_worker.model_file.input_pipeline import MinibatchRequest
@@ -229,7 +232,7 @@ class ModelFile:
     @_exclude_from_autograph
     def call(self, features: Any, training: bool) -> Any:
         """Return the model's outputs; may be traced."""
-        with compatibility.provide_removed_names():
+        with compatibility.provide_removed_names(), check_categories(checks=training):
             return self._description.feature_mapper(features, training)
 
     @_exclude_from_autograph
@@ -276,15 +279,7 @@ class ModelFile:
                 "Yield (features, labels, weights) with one weight per example, and leave "
                 "class_weight out.",
             )
-        if labels.shape.rank > 1 and labels.shape[-1] == 1:
-            labels = tf.squeeze(labels, -1)
-        elif labels.shape.rank > 1:
-            labels = tf.argmax(labels, -1)
-        classes = tf.cast(tf.round(tf.cast(labels, tf.float32)), tf.int64)
-        known = tf.constant(list(by_class), tf.int64)
-        factors = tf.constant(list(by_class.values()), tf.float32)
-        hits = tf.cast(tf.equal(classes[..., tf.newaxis], known), tf.float32)
-        return tf.reduce_sum(hits * (factors - 1), -1) + 1
+        return weigh_by_class(labels, by_class)
 
     def resolve_callbacks(self, *, validates: bool) -> None:
         """Make callbacks monitor what there is; call ``build`` first.
@@ -311,12 +306,14 @@ class ModelFile:
             return CustomEvaluationMetrics(self._custom_evaluation)
         return EvaluationMetrics(self._metrics)
 
-    def build(self, batch: Batch, *, local: bool = False) -> None:
+    def build(self, batch: Batch, *, local: bool = False, has_values: bool = False) -> None:
         """Create all variables and try every function of the model file; train nothing.
 
         Args:
             batch: any minibatch.
             local: the job trains with local steps.
+            has_values: the variables get other values before training, those of layers with
+                a state from data, too.
 
         Raises:
             ContractErrors: parts of the model file do not fit together.
@@ -329,6 +326,8 @@ class ModelFile:
             else:
                 self._check_steps()
                 dry_run.build_parts()
+            if self._description.optimizer is not None and not has_values:
+                check_adapted(self._description.layer_states.adaptable)
             if self.custom_train_step is not None:
                 dry_run.trace_train_step(batch, self.custom_train_step, local=local)
             if self._custom_evaluation is not None:

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.batch import Batch, Blocks
+from edl_worker.engines.tensorflow.category_check import check_categories
 from edl_worker.engines.tensorflow.internals import (
     caches_to_file,
     dataset_kind,
@@ -150,6 +151,7 @@ class DatasetPipeline:
             marked_interleaves(),
             maps_in_calling_thread(),
             functions_on_one_device(),
+            check_categories(checks=request.mode is Mode.TRAINING),
         ):
             random_draws = RandomDrawDetector()
             dataset = self._dataset(source.records, request.mode, request.columns)
