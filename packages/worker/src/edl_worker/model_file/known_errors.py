@@ -109,6 +109,12 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "Take the optimizer of the same name from keras.optimizers.",
         "",
     ),
+    (
+        r"legacy SavedModel format is not supported",
+        "Keras cannot train a SavedModel. Save the model once as one of Keras where it was made, "
+        'model.save("model.keras"), and load that file; or build it here, and load its weights.',
+        "",
+    ),
     (r"tf_keras", keras_2.REMEDY, ""),
     (
         r"EOF when reading a line",

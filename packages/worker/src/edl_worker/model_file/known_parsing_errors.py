@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+import traceback
+from typing import Any
 
 from edl_worker.model_file.explanation import ADAPT, Explanation
+from edl_worker.model_file.framework_types import dtype_name
 
 _DENSE = (
     "A tf.io.VarLenFeature gives a sparse tensor: describe the feature with tf.io.FixedLenFeature, "
@@ -171,6 +174,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
 )
 
 
+_KEY = re.compile(r"are valid indices, got '(\w+)'")
 _FIELD = re.compile(r"Field (\d+) in record \d+ is not a valid (\w+): (.*)")
 _NUMBER = r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
 _ROWS = "edl data inspect --check FILE finds such rows."
@@ -232,6 +236,8 @@ def explain_parsing(error: BaseException, message: str, line: str) -> Explanatio
         message = error.object.decode(errors="replace")
     if (field := _FIELD.search(message)) is not None:
         return Explanation(_correct_field(*field.groups()))
+    if (key := _KEY.search(message)) is not None:
+        return _explain_key(error, key.group(1), line)
     if "values to unpack" in message and (data := re.search(r"= *(data|inputs)$", line)):
         return Explanation(
             f"{data.group(1)} has the features and labels, and sample weights only if the input "
@@ -249,6 +255,34 @@ def explain_parsing(error: BaseException, message: str, line: str) -> Explanatio
         "values afterwards; edl data inspect FILE shows all types.",
         message=f"the feature {feature} has values of the type {kind}",
     )
+
+
+def _explain_key(error: BaseException, key: str, line: str) -> Explanation:
+    """Return what a tensor means that the model file takes for a dictionary."""
+    name = next(iter(re.findall(rf"""(\w+)\[["']{key}["']\]""", line)), "")
+    if "string" not in dtype_name(_find_local(error, name)):
+        return Explanation(
+            f"Yield features by their names, {{{key!r}: ...}}, or take columns by their number: "
+            f"{name or 'x'}[:, 0].",
+            message=f"{name or 'a value'} is one tensor and no dictionary, so it has no {key!r}",
+        )
+    keys = list(dict.fromkeys(re.findall(r"""\[["'](\w+)["']\]""", line)))
+    return Explanation(
+        f"For a row of CSV write {', '.join(keys)} = tf.io.decode_csv({name}, [[0.0], ...]), with "
+        "one name and one default for each column; for a tf.Example write "
+        f"tf.io.parse_single_example({name}, features). Or define input_fn(records), which gets "
+        "dictionaries.",
+        message=f"{name} is a record as one text, and has no {key!r}",
+    )
+
+
+def _find_local(error: BaseException, name: str) -> Any:
+    """Return the value that a name had where an error was raised; None if it had none."""
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        value = frame.f_locals.get(name)
+        if hasattr(value, "dtype"):
+            return value
+    return None
 
 
 def _explain_sparse(message: str, line: str) -> Explanation | None:

@@ -21,6 +21,12 @@ _producers: list[Producer] = []
 _FLATTENING = re.compile(r"Flatten|Global\w+Pooling")
 _FAR = 100
 """Layers between an input and the layer that raises."""
+_MAX_ARGUMENTS, _MAX_SHOWN = 4, 40
+_NEEDED_RANK = re.compile(
+    r"expected (?:min_)?ndim=(\d), found|at least (\d)(?: dimensions|D)"
+    r"|(\d)D (?:input|tensor)|rank (?:at least |of at least |>= ?)?(\d)\b"
+)
+"""The number of dimensions that a message asks for, with that of the examples."""
 _RECURRENT = ("LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional", "ConvLSTM")
 
 
@@ -87,10 +93,8 @@ class RaisingLayer:
                 "What the layer gets is smaller than its window: leave this layer or an earlier "
                 'pooling out, write padding="same", or give the model larger inputs.'
             )
-        if (ranks := re.search(r"expected (?:min_)?ndim=(\d), found ndim=(\d)", message)) and (
-            int(ranks.group(1)) > int(ranks.group(2)) and len(self.got) == 1
-        ):
-            return self._add_dimension(self.got[0])
+        if found := self._complete_rank(message):
+            return found
         if "must be fully-defined" in message and any(None in each.shape for each in self.got):
             if unadapted := next((each.name for each in self.got if each.lacks_vocabulary), ""):
                 return f"{unadapted} has no vocabulary yet, so its output has no size. {ADAPT}"
@@ -114,7 +118,9 @@ class RaisingLayer:
 
     def suggest_change(self) -> str:
         """Return what to do if nothing more is known."""
-        return f"Change the arguments of {self.kind}, or what it gets: {self}."
+        given = _describe_arguments(self.layer)
+        shown = f" ({given})" if given else ""
+        return f"Change the arguments of {self.kind}{shown}, or what it gets: {self}."
 
     def _choose_one(self) -> str:
         """Return how to give a layer one of the tensors that it got."""
@@ -135,6 +141,14 @@ class RaisingLayer:
         if needed[:2] == ["query", "value"]:
             text += " For self-attention both are the same: (x, x)."
         return text
+
+    def _complete_rank(self, message: str) -> str:
+        """Return what to do about a tensor with fewer dimensions than a message asks for."""
+        needed = _NEEDED_RANK.search(message)
+        if needed is None or len(self.got) != 1:
+            return ""
+        rank = int(next(filter(None, needed.groups())))
+        return self._add_dimension(self.got[0]) if rank > len(self.got[0].shape) + 1 else ""
 
     def _add_dimension(self, got: Got) -> str:
         """Return what to do about a tensor that has one dimension too few."""
@@ -197,6 +211,24 @@ def find_layer(error: BaseException) -> RaisingLayer | None:
     return found
 
 
+def _describe_arguments(layer: Any) -> str:
+    """Return the arguments that a layer was made with and that are not the defaults."""
+    try:
+        config = layer.get_config()
+        parameters = inspect.signature(type(layer)).parameters.values()
+    except Exception:  # of a class of the user's own
+        return ""
+    given = [
+        f"{each.name}={config[each.name]!r}"
+        for each in parameters
+        if each.name in config
+        and isinstance(config[each.name], bool | int | float | str | list | tuple)
+        and config[each.name] != each.default
+        and each.name not in ("name", "dtype", "trainable")
+    ]
+    return ", ".join(text for text in given[:_MAX_ARGUMENTS] if len(text) <= _MAX_SHOWN)
+
+
 def _class_of_operations() -> type | None:
     keras = sys.modules.get("keras")
     return getattr(keras, "Operation", None)
@@ -208,7 +240,7 @@ def _is_model(value: object) -> bool:
 
 
 def _find_tensors(frame: FrameType) -> Iterator[Got]:
-    given = [frame.f_locals.get("args"), frame.f_locals.get("kwargs")]
+    given = [frame.f_locals.get(name) for name in ("args", "kwargs", "inputs")]
     for each in leaves(given):
         shape = getattr(each, "shape", None)
         if shape is None or isinstance(each, type) or not hasattr(each, "dtype"):

@@ -17,6 +17,8 @@ _RULE = re.compile(
 _INSTRUCTION = re.compile(
     r"^(?:please|use|consider|make sure|try|pass|set|you (?:should|must))\b", re.I
 )
+_HINT = re.compile(r"\b(?:use|try|pass|set|call|install|consider) `|\binstead\b", re.I)
+"""How a sentence says what to do, if none begins with it."""
 _SENTENCE = re.compile(r"(?<=[.!?])(?<!vs\.)\s+(?=[A-Z`'\"])|\n\s*\n")
 _RECEIVED = re.compile(r"\b[Rr]eceived:? `?(\w+)=(.+?)`?\.?$")
 _CLASS = re.compile(r"(?:[Rr]eceived|got):? .*?<class '[\w.]*\.(\w+)'>")
@@ -60,7 +62,8 @@ def explain_rule(error: BaseException, line: str) -> str:
     stated = [each for each in sentences if 0 < len(each) <= _MAX_CHARACTERS and _RULE.search(each)]
     if not stated:
         return ""
-    rule = next((each for each in stated if _INSTRUCTION.search(each)), stated[0])
+    found = (each for way in (_INSTRUCTION, _HINT) for each in stated if way.search(each))
+    rule = next(found, stated[0])
     rule = re.sub(r"[;,.]? ?[Rr]eceived:? \S+=.*$", "", rule)
     argument = _describe_argument(error, sentences)
     place = f"{argument} in {shown}" if argument else shown

@@ -250,7 +250,7 @@ def test_a_custom_metric_that_adds_up(zoo: ZooFolder) -> None:
             "self.top",
             "do not add up",
         ),
-        ("self.total = 0.0", "self.total += 1.0", "self.total", "keeps no variables"),
+        ("self.total = 0.0", "self.total += 1.0", "self.total", "which is no variable"),
         (
             "self.low = self.add_weight(name='low', shape=(), initializer='ones')\n"
             "        self.reset_state = lambda: self.low.assign(1.0)",

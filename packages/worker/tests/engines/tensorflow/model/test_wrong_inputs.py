@@ -69,7 +69,11 @@ CASES = [
         "def loss(y_true, y_pred):\n    return float(y_pred[0, 0])",
         "operations of TensorFlow",
     ),
-    ("loss", "def loss(y_true, y_pred):\n    return y_pred[:, 0] - y_true", "tf.cast"),
+    (
+        "loss",
+        "def loss(y_true, y_pred):\n    return y_pred[:, 0] - tf.cast(y_true, tf.float64)",
+        "tf.cast",
+    ),
     ("loss", "loss = keras.metrics.SparseCategoricalAccuracy()", "keras.losses"),
     ("more", "metrics = [keras.metrics.AUC()]", "one output per label"),
     ("more", "metrics = {'a': keras.metrics.Recall()}", "one output per label"),
@@ -192,6 +196,16 @@ CASES = [
         "    def result(self):\n        return self.total\nmetrics = [Own()]",
         "self.total.assign_add(x)",
     ),
+    (
+        "more",
+        "class Own(keras.metrics.Metric):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.total = 0.0\n"
+        "    def update_state(self, labels, outputs, sample_weight=None):\n"
+        "        self.total += tf.reduce_sum(outputs)\n"
+        "    def result(self):\n        return self.total if self.total > 0 else 0.0\n"
+        "metrics = [Own()]",
+        "self.total = self.add_variable(shape=()",
+    ),
     ("more", "callbacks = [keras.callbacks.EarlyStopping(patients=3)]", "Did you mean patience?"),
     ("more", "callbacks = [keras.callbacks.LambdaCallback(on_epoch_finish=print)]", "on_epoch_end"),
     (
@@ -206,8 +220,31 @@ CASES = [
         "def compute_loss(self, x=None, y=None",
     ),
     ("model", NET.replace("(self, x)", "(self, x, z)"), "a dictionary with z"),
+    ("model", NET.replace("dense(x)", "dense(x['a'])"), "by their names"),
+    (
+        "model",
+        NET + "    def train_step(self, data):\n        x, y = data\n        y_pred = self(x)\n"
+        "        with tf.GradientTape() as tape:\n"
+        "            loss = self.compute_loss(y=y, y_pred=y_pred)\n"
+        "        found = tape.gradient(loss, self.trainable_variables)\n"
+        "        self.optimizer.apply(found, self.trainable_variables)\n"
+        "        return {'loss': loss}\nmodel = Net()",
+        "within `with tf.GradientTape()",
+    ),
+    (
+        "model",
+        "model = keras.Sequential([keras.Input((2, 1)), layers.GRU(4), "
+        "layers.TimeDistributed(layers.Dense(3))])",
+        "return_sequences=True",
+    ),
+    ("model", MODEL.replace("Dense(8)", "Discretization(3)"), "(bin_boundaries=3)"),
     ("more", "metrics = [keras.metrics.Mean()]", "MeanAbsoluteError"),
     # the data
+    (
+        "parse",
+        PARSE.replace("tf.io.parse_single_example(record,", "record['x'] or ("),
+        "decode_csv",
+    ),
     ("parse", PARSE.replace("map(parse)", "map(parse).flat_map(lambda x, y: x)"), "Use .map"),
     ("parse", PARSE.replace("return r[", "tf.one_hot('a', 3)\n        return r["), "to_number(x)"),
     ("parse", PARSE.replace('return r["x"]', "return tf.strings.to_number('a')"), "StringLookup"),

@@ -174,9 +174,15 @@ class CustomTrainStep:
             StepError: no optimizer gets a gradient.
         """
         if not any(gradient is not None for update in updates for gradient in update.gradients):
+            if updates:
+                raise StepError(
+                    "computes no gradient: within its tape, the loss depends on no variable",
+                    "Call the model and compute the loss within `with tf.GradientTape() as tape:`, "
+                    "with operations that have gradients (tf.argmax, tf.round, comparisons and "
+                    ".numpy() have none).",
+                )
             raise StepError(
-                "computes no gradient" if updates else "uses no optimizer",
-                "End it with self.optimizer.apply(gradients, variables).",
+                "uses no optimizer", "End it with self.optimizer.apply(gradients, variables)."
             )
         groups: dict[str, tuple[keras.optimizers.Optimizer, set[str]]] = {}
         own = self.model.optimizer

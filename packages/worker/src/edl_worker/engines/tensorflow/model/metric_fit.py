@@ -17,6 +17,7 @@ from edl_worker.engines.tensorflow.model.loss_parts import output_activations, s
 _OF_NUMBERS = ("sparsecategoricalaccuracy", "sparsetopkcategoricalaccuracy")
 # with one label per class:
 _OF_ONE_HOT = ("categoricalaccuracy", "topkcategoricalaccuracy", "f1score")
+_OF_RANK_2 = ("F1Score", "FBetaScore", "R2Score")
 # and of one question, with one output per label:
 _OF_QUESTIONS = ("auc", "precision", "recall", "binaryaccuracy")
 
@@ -105,6 +106,8 @@ def _remedy(name: str, label: tuple[Any, ...], output: tuple[Any, ...], activati
             "Accuracy counts outputs that equal their label, which numbers like 0.7 never do: use "
             '"accuracy", which chooses the accuracy for labels and outputs.'
         )
+    if name in _OF_RANK_2 and len(label) == 0 and output == (1,):
+        return f"Yield labels of the shape (1,), which {name} needs: label[tf.newaxis]."
     if not output or (output[-1] or 0) < 2:
         return ""
     has_numbers, has_one_hot = label in (output[:-1], (*output[:-1], 1)), label == output

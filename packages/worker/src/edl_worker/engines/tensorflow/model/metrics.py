@@ -20,6 +20,7 @@ from edl_proto.printable import one_line
 from edl_worker.core.batch import Batch
 from edl_worker.engines.tensorflow.model.description import AS_IN_KERAS, LOSS, ModelFileDescription
 from edl_worker.engines.tensorflow.model.metric_fit import find_replaced_variable
+from edl_worker.engines.tensorflow.model.metric_state import find_lost_state
 from edl_worker.engines.tensorflow.output_masks import read_masks, set_masks
 from edl_worker.model_file.errors import trial_error
 from edl_worker.model_file.zoo import compatibility
@@ -133,6 +134,8 @@ class MetricComputation:
             metric.update_state(labels, outputs)
             if (replaced := find_replaced_variable(metric)) is not None:
                 raise self._description.contract_error(*replaced, self._description.metrics.place)
+            if (changed := find_lost_state(metric, labels, outputs)) is not None:
+                raise self._description.contract_error(*changed)
             metric.reset_state()
             if _is_compiled(metric) and not metric.variables:
                 continue  # an empty list of metrics

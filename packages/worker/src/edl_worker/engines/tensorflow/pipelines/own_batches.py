@@ -62,6 +62,12 @@ def batch_problem(dataset: tf.data.Dataset) -> tuple[str, str] | None:
             )
         waiting.extend(dataset_inputs(step))
     for spec in tf.nest.flatten(dataset.element_spec):
+        if isinstance(spec, tf.RaggedTensorSpec):
+            return (
+                "batches rows of different lengths (ragged tensors)",
+                "Give them one length: x.to_tensor(shape=(None, 100)), or "
+                "output_sequence_length=100 in a TextVectorization.",
+            )
         if not isinstance(spec, tf.TensorSpec) or spec.shape.rank is None or None in spec.shape[1:]:
             return (
                 "batches examples of no fixed shape, so batches cannot be joined to minibatches",

@@ -9,10 +9,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from edl_worker.engines.tensorflow.internals import compiled_loss, convert_with_autograph
+from edl_worker.engines.tensorflow.internals import compiled_loss
+from edl_worker.engines.tensorflow.model.adapters.flexible_loss import FlexibleLoss
 from edl_worker.engines.tensorflow.model.adapters.keras_names import suggest_name
 from edl_worker.engines.tensorflow.model.description import LossFunction
-from edl_worker.model_file.arguments import PARAMETER_NAMES, BoundFunction, Definition, bind
+from edl_worker.model_file.arguments import PARAMETER_NAMES, Definition, bind
 from edl_worker.model_file.definition_caller import DefinitionCaller
 from edl_worker.model_file.errors import type_with_article
 from edl_worker.model_file.framework_types import is_of_keras
@@ -96,7 +97,7 @@ def _loss_function(
             f"Call it in the model file: loss = {call}.",
         )
     bound = bind(loss, function, required=("labels", "outputs"), params=caller.params)
-    branching = _BranchingLoss(bound)
+    branching = FlexibleLoss(bound)
     return LossFunction(
         _Weighted(branching, loss),
         None,
@@ -204,25 +205,3 @@ class _Weighted:
             )
         weights = tf.cast(tf.reshape(weights, [-1] + [1] * (values.shape.rank - 1)), values.dtype)
         return values * weights
-
-
-class _BranchingLoss:
-    """A loss that is called as written, and translated if it branches on a tensor."""
-
-    def __init__(self, bound: BoundFunction) -> None:
-        self._bound = bound
-
-    def __call__(self, *, outputs: Any, labels: Any) -> Any:
-        try:
-            return self._bound(outputs=outputs, labels=labels)
-        except tf.errors.OperatorNotAllowedInGraphError:
-            function = self._bound.function
-            if not inspect.isroutine(function):
-                raise
-            self._bound = BoundFunction(
-                self._bound.definition,
-                convert_with_autograph(function),
-                self._bound.arguments,
-                self._bound.constants,
-            )
-            return self._bound(outputs=outputs, labels=labels)
