@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RELEASED = (
     *("proto", "runtime", "recordio", "registry", "spans", "client", "convert", "sql", "mlflow"),
     *("docker", "images", "keras", "kubernetes", "watch", "builder", "master", "worker", "compat"),
-    "serve",
+    *("serve", "tune"),
 )
 """Folders of the distributions; the others are for tests."""
 

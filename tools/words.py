@@ -42,8 +42,8 @@ _IRREGULAR = {
 }  # fmt: skip
 _VERBS = {"embed", "shed", "succeed"}
 """Verbs that look like participles."""
-_PRESCRIBED = {"branched"}
-"""Methods of libraries that classes here override: of fsspec's callbacks."""
+_PRESCRIBED = {"branched", "Fixed"}
+"""Methods of libraries that classes here have, too: of fsspec's callbacks and of KerasTuner."""
 
 _PERSONS = re.compile(r"(nobody|somebody|everybody|anybody|whoever|whomever)", re.IGNORECASE)
 _CONSTANT = re.compile(

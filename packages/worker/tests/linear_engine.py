@@ -229,6 +229,9 @@ class Linear:
         zoo = Path(job.model.model_zoo or ".").resolve()
         return LinearModel(zoo, sample, line, LinearSteps(line) if trains else None)
 
+    def search_space(self, job: JobDescription) -> list[dict[str, Any]]:
+        return []
+
     def check(self, job: JobDescription) -> ModelSummary:
         return _SUMMARY
 

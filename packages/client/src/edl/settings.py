@@ -26,6 +26,9 @@ command_flags: ContextVar[Mapping[str, str] | None] = ContextVar("command_flags"
 """Options of jobs that a command about jobs takes as flags: platform, context, namespace."""
 
 PROJECT_FILE = "edl.toml"
+COMMANDS = ("tune",)
+"""Commands of optional packages that have a section of their own, such as ``[tune]``."""
+
 SAFE_DIRECTORY = "EDL_SAFE_DIRECTORY"
 """Folders, separated by colons, whose project file is read whatever its owner; ``*`` is all."""
 
@@ -37,12 +40,14 @@ class SettingsFile:
     Attributes:
         common: values for all verbs.
         verbs: values in the section of one verb, such as ``[train]``.
+        commands: the sections of ``COMMANDS``, which these commands check.
         is_project: it lies with the project, and not in the user's own settings.
     """
 
     path: Path
     common: Mapping[str, Any] = field(default_factory=dict)
     verbs: Mapping[Verb, Mapping[str, Any]] = field(default_factory=dict)
+    commands: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     is_project: bool = False
 
     def find_given(self, verb: Verb) -> dict[str, Given]:
@@ -111,6 +116,22 @@ def _switches_off_signatures(found: Mapping[str, Given]) -> bool:
     asked = key is not None and not key.from_project
     in_processes = str(platform.value).strip().lower() == PROCESSES.name
     return asked and platform.from_project and in_processes
+
+
+def command_section(
+    name: str, *, environ: Mapping[str, str], cwd: Path
+) -> tuple[Mapping[str, Any], str]:
+    """Return the section of one of ``COMMANDS`` in the project file, and the file's path.
+
+    Both are empty if there is none.
+
+    Raises:
+        Problem: as in ``gather``.
+    """
+    project = project_file(cwd, environ)
+    if project is None or name not in project.commands:
+        return {}, ""
+    return project.commands[name], str(project.path)
 
 
 def cluster_choice(environ: Mapping[str, str], cwd: Path) -> ClusterChoice | None:
@@ -229,12 +250,15 @@ def _table(path: Path, value: Any) -> dict[str, Any]:
 def _parse(path: Path, table: Mapping[str, Any], *, is_project: bool = False) -> SettingsFile:
     common: dict[str, Any] = {}
     verbs: dict[Verb, dict[str, Any]] = {}
+    commands: dict[str, dict[str, Any]] = {}
     for key, value in table.items():
         if isinstance(value, dict) and key in set(Verb):
             verbs[Verb(key)] = {_name(path, name, Verb(key)): v for name, v in value.items()}
+        elif isinstance(value, dict) and key in COMMANDS:
+            commands[key] = value
         else:
             common[_name(path, key, None)] = value
-    return SettingsFile(path, common, verbs, is_project)
+    return SettingsFile(path, common, verbs, commands, is_project)
 
 
 def _name(path: Path, key: str, verb: Verb | None) -> str:

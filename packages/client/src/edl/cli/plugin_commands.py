@@ -15,6 +15,7 @@ _KNOWN = {
     "serve": "edl-serve",
     "sql": "edl-sql",
     "trace": "edl-watch",
+    "tune": "edl-tune",
     "zoo.verify": "edl-images",
     "dashboard.all": "edl-watch",
     "data.convert": "edl-convert",

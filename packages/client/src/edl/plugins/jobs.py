@@ -5,7 +5,7 @@ from __future__ import annotations
 from edl import api
 from edl.adapters import model_zoo, trained_models
 from edl.adapters.model_zoo import parameters_of, source_of
-from edl.app import job_catalog, open_in_browser
+from edl.app import job_catalog, job_submitter, open_in_browser
 from edl.core.model_file import (
     candidates,
     definitions,
@@ -15,11 +15,13 @@ from edl.core.model_file import (
 )
 from edl.render.line_display import SilentDisplay
 from edl.use_cases.job_catalog import JobCatalog
+from edl.use_cases.job_submission import JobSubmitter
 from edl.use_cases.job_watcher import JobDisplay, JobWatcher, change
 
 __all__ = [
     "JobCatalog",
     "JobDisplay",
+    "JobSubmitter",
     "JobWatcher",
     "SilentDisplay",
     "api",
@@ -27,6 +29,7 @@ __all__ = [
     "change",
     "definitions",
     "job_catalog",
+    "job_submitter",
     "learns_label",
     "learns_whole_epochs",
     "model_zoo",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from edl.cli.option_parameters import find_given, takes
-from edl.core.options import BY_NAME, RUNNING, UNUSED, Given, Verb, read_value
+from edl.core.options import BY_NAME, RUNNING, UNUSED, Given, Verb, options_of, read_value
 from edl.core.options.kubernetes import ClusterChoice
 from edl.core.options.option import Option
-from edl.settings import cluster_choice, gather
+from edl.settings import cluster_choice, command_section, gather
 
 __all__ = [
     "BY_NAME",
@@ -17,8 +17,10 @@ __all__ = [
     "Option",
     "Verb",
     "cluster_choice",
+    "command_section",
     "find_given",
     "gather",
+    "options_of",
     "read_value",
     "takes",
 ]

@@ -347,6 +347,13 @@ class Framework(Protocol):
             ContractErrors: everything that is wrong with them.
         """
 
+    def search_space(self, job: JobDescription) -> list[dict[str, Any]]:
+        """Return the hyperparameters that the model file asks for, ready for JSON.
+
+        Raises:
+            EdlError: the model cannot be built.
+        """
+
     def profiler(self, first: int, last: int, send: Callable[[bytes], None]) -> Profiler:
         """Return what profiles the steps from ``first`` to ``last``.
 

@@ -14,6 +14,7 @@ from edl_worker.model_file.errors import (
     convert_exits,
     user_code_error,
 )
+from edl_worker.model_file.hyperparameters import PARAMETER, HyperParameters
 from edl_worker.model_file.params import unknown_parameter
 from edl_worker.model_file.zoo import compatibility
 
@@ -30,6 +31,7 @@ class DefinitionCaller:
     Attributes:
         owner: the model or the spec whose methods some definitions are; None until the model
             exists.
+        hyperparameters: what a model function with the parameter ``hp`` gets; None if none has it.
     """
 
     def __init__(
@@ -43,12 +45,21 @@ class DefinitionCaller:
         self.params = params
         self.owner: Any = None
         self._context = context
-        self._settable = {
-            definition.signature: definition.settable_names() for definition in definitions
-        }
+        known = list(definitions)
+        self._settable = {each.signature: each.settable_names() for each in known}
+        self.hyperparameters: HyperParameters | None = None
+        self._asked_by_name = self.unclaimed_params()
+        if any(map(_asks_for_values, known)):
+            given = {**(params.get(PARAMETER) or {}), **self._asked_by_name}
+            self.hyperparameters = HyperParameters(given)
 
     def unclaimed_params(self) -> dict[str, Any]:
-        """Return the values of ``--params`` that no definition names as a parameter."""
+        """Return the values of ``--params`` that no definition names as a parameter.
+
+        With ``hp`` there are none: it has whatever its model function asks for.
+        """
+        if self.hyperparameters is not None:
+            return {}
         claimed = {name for names in self._settable.values() for name in names}
         return {name: value for name, value in self.params.items() if name not in claimed}
 
@@ -73,7 +84,7 @@ class DefinitionCaller:
             extra: further arguments, for its ``**kwargs``.
 
         Raises:
-            EdlError: a parameter has no value, or ``**kwargs`` does not accept one.
+            EdlError: a parameter has no value, or ``**kwargs`` or ``hp`` does not accept one.
             DefinitionRaised: the definition raised.
             DefinitionUnavailable: its owner could not be created.
         """
@@ -84,6 +95,8 @@ class DefinitionCaller:
         }
         if "context" in definition.parameters():
             arguments["context"] = self._context
+        if _asks_for_values(definition):
+            arguments[PARAMETER] = self.hyperparameters
         lacking = [name for name in definition.required_names() if name not in arguments]
         if lacking:
             names = ", ".join(f"{name}=..." for name in lacking)
@@ -93,12 +106,24 @@ class DefinitionCaller:
             )
         try:
             with compatibility.provide_removed_names(), convert_exits():
-                return self.function(definition)(**arguments, **(extra or {}))
+                result = self.function(definition)(**arguments, **(extra or {}))
         except Exception as error:
             refused = [name for name in extra or () if name in str(error)]
             if refused:
                 raise self.unknown_parameter(refused[0]) from error
             raise self._raised_error(definition, error) from error
+        if PARAMETER in arguments and self.hyperparameters is not None:
+            self._check_asked(self.hyperparameters.asked)
+        return result
+
+    def _check_asked(self, asked: Iterable[str]) -> None:
+        """Refuse a value of ``--params`` that a model function has not asked ``hp`` for.
+
+        Values in ``hp={…}`` may be for models that ask for others; these are not checked.
+        """
+        for name in self._asked_by_name:
+            if name not in asked:
+                raise unknown_parameter(name, {**self._settable, PARAMETER: asked})
 
     def _raised_error(self, definition: Definition, error: Exception) -> DefinitionRaised:
         return DefinitionRaised(
@@ -111,3 +136,8 @@ class DefinitionCaller:
                 remedy="Fix it, or give other --params. The detail has a traceback.",
             )
         )
+
+
+def _asks_for_values(definition: Definition) -> bool:
+    """Return whether a definition makes a model from a ``HyperParameters``, as in KerasTuner."""
+    return definition.role == "model" and PARAMETER in definition.required_names()

@@ -26,8 +26,9 @@ def run_check(spec_json_path: str | Path, framework: Framework) -> dict[str, Any
     Its keys are ``ok``, ``form``, ``model`` (its name), ``parameters`` (number of trainable
     numbers; None if only data can show it), ``inputs`` (name, shape and dtype of each, or None),
     ``metrics``, ``strategy`` (of training, as ``--strategy`` names it; None if only data can show
-    it), ``errors`` (``edl.v1.Error`` as JSON) and ``warnings`` (what the trained model will
-    lack, metrics that are no numbers, and data sorted by label).
+    it), ``search_space`` (what a model function asks its ``hp`` for), ``errors``
+    (``edl.v1.Error`` as JSON) and ``warnings`` (what the trained model will lack, metrics that are
+    no numbers, and data sorted by label).
     """
     with contextlib.redirect_stdout(sys.stderr):  # a model file may print
         return _run_check(Path(spec_json_path), framework)
@@ -48,12 +49,14 @@ def _run_check(spec_json_path: Path, framework: Framework) -> dict[str, Any]:
         return _answer(None, [failure])
     try:
         summary, warnings = _check(job, framework)
+        space = framework.search_space(job) if job.type is JobType.TRAIN else []
     except ContractErrors as error:
         return _answer(None, error.errors)
     except EdlError as error:
         return _answer(None, [error])
     strategy = _STRATEGIES[summary.replicated] if job.type is JobType.TRAIN else None
-    return {**_answer(summary, []), "strategy": strategy, "warnings": list(warnings)}
+    found = {"strategy": strategy, "search_space": space, "warnings": list(warnings)}
+    return {**_answer(summary, []), **found}
 
 
 def _check(job: JobDescription, framework: Framework) -> tuple[ModelSummary, tuple[str, ...]]:
@@ -84,5 +87,6 @@ def _answer(summary: ModelSummary | None, errors: Sequence[EdlError]) -> dict[st
         "inputs": summary.inputs if summary is not None else None,
         "metrics": list(summary.metrics) if summary is not None else [],
         "strategy": None,
+        "search_space": [],
         "errors": [error_as_json(error) for error in errors],
     }

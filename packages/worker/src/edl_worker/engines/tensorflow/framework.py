@@ -34,6 +34,12 @@ class TensorFlow:
 
         return loading.check(job)
 
+    def search_space(self, job: JobDescription) -> list[dict[str, Any]]:
+        """Return the hyperparameters that the model file asks for; see ``Framework``."""
+        from edl_worker.engines.tensorflow.model.search_space import read_search_space
+
+        return read_search_space(job.model)
+
     def profiler(self, first: int, last: int, send: Callable[[bytes], None]) -> Profiler:
         """Return TensorFlow's profiler for some steps; see ``Framework``."""
         from edl_worker.engines.tensorflow.step_profiler import StepProfiler

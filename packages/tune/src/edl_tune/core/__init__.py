@@ -1,0 +1,1 @@
+"""All decisions about a study, as pure code: events in, effects out."""
