@@ -51,7 +51,7 @@ def train(
     ]
 
 
-def check(output: Path, total: int, epochs: int) -> None:
+def check(output: Path, total: int, epochs: float) -> None:
     """Every record is in the trained model exactly once per epoch."""
     arrays = load_file(output / "parameters.safetensors")
     if "count/table_rows" not in arrays:

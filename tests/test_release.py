@@ -86,7 +86,7 @@ def test_wheels_install_into_an_empty_environment(
     subprocess.run([UV, "venv", "-q", "--python", python, place], check=True)
     inside = place / "bin" / "python"
     install(inside, "--find-links", str(wheels), *INSTALLED)
-    for name in ("worker", "compat", "serve"):  # without TensorFlow
+    for name in ("worker", "compat", "serve", "tune"):  # without TensorFlow
         install(inside, "--no-deps", str(next(wheels.glob(f"edl_{name}-*.whl"))))
     environ = {"PATH": str(place / "bin"), "HOME": str(tmp_path)}
     subprocess.run([inside, "-I", "-c", CHECK], check=True, env=environ, cwd=tmp_path)
@@ -275,5 +275,5 @@ def test_a_stamp_reaches_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for path in filter(Path.is_file, tmp_path.rglob("*")):
         assert f'=={before}"' not in path.read_text(), path
     dependencies = (tmp_path / "packages" / "client" / "pyproject.toml").read_text()
-    assert dependencies.count("==7.8.9") == 30
+    assert dependencies.count("==7.8.9") == 33
     assert release.stamp("7.8.9") == []

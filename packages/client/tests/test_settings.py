@@ -9,7 +9,7 @@ import pytest
 
 from edl.core.options import Given, Verb, options_of
 from edl.core.problem import Problem
-from edl.settings import cluster_choice, gather
+from edl.settings import cluster_choice, command_section, gather
 
 
 @pytest.fixture
@@ -72,6 +72,15 @@ def test_a_section_of_a_verb_goes_before_what_all_share(project: Path) -> None:
     (project / "edl.toml").write_text("minibatch-size = 1\n[predict]\nminibatch-size = 256\n")
     assert values(project)["minibatch_size"] == 1
     assert values(project, Verb.PREDICT)["minibatch_size"] == 256
+
+
+def test_a_section_of_a_command_is_left_to_the_command(project: Path) -> None:
+    assert command_section("tune", environ={}, cwd=project) == ({}, "")
+    (project / "edl.toml").write_text("[tune]\ntrials = 7\n[tune.search]\nunits = [1, 2]\n")
+    section, file = command_section("tune", environ={}, cwd=project)
+    assert section == {"trials": 7, "search": {"units": [1, 2]}}
+    assert file == str(project / "edl.toml")
+    assert values(project) == {}
 
 
 def test_what_a_verb_does_not_take_is_not_given_to_it(project: Path) -> None:

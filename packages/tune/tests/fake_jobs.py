@@ -84,7 +84,7 @@ class FakeJobs:
             elif number in self.fail:
                 phase = self.phases[number] = TrialJobPhase.FAILED
         epochs = self._epochs[number]
-        x = float(self._values[number]["x"])  # type: ignore[arg-type]
+        x = float(str(self._values[number]["x"]))
         seen = {epoch: {"accuracy": x * epoch / EPOCHS} for epoch in range(1, epochs + 1)}
         result = TrialResult(
             metrics=seen.get(epochs, {}), epochs=epochs, records=100 * epochs, steps=10 * epochs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from plans import make_plan
 
 from edl_tune.adapters.optuna_store import OptunaStore
 from edl_tune.core.plan import StudyPlan
+from edl_tune.core.search_space import Hyperparameter, Value, ValueChoice
 from edl_tune.core.study import MAX_FAILURES, MAX_RESUMPTIONS, Study, StudyRules
-from edl_tune.core.trials import Trial, TrialJobPhase, TrialState
+from edl_tune.core.trials import SeenJob, Trial, TrialJobPhase, TrialState
 from edl_tune.study_runner import StudyRunner
 
 
@@ -66,6 +68,15 @@ def test_a_kill_at_any_moment_changes_no_trial(tmp_path: Path, is_done: bool, pr
         assert study.trials == found, fatal
 
 
+def test_a_grid_tries_each_value_once(tmp_path: Path) -> None:
+    space = (Hyperparameter("x", ValueChoice((0.1, 0.2, 0.3, 0.4))),)
+    plan = make_plan(space=space, sampler="grid")
+    study = run(tmp_path / "j", plan, FakeJobs())
+    assert sorted(str(trial.values["x"]) for trial in study.trials) == ["0.1", "0.2", "0.3", "0.4"]
+    assert study.best is not None
+    assert study.best.values == {"x": 0.4}
+
+
 def test_two_kills_before_a_trial_has_its_values_leave_no_gap(tmp_path: Path) -> None:
     plan, jobs = make_plan(parallel=1), FakeJobs()
     file = tmp_path / "journal"
@@ -83,8 +94,8 @@ def test_at_most_so_many_trials_run_at_the_same_time(tmp_path: Path) -> None:
     class Watched(FakeJobs):
         most = 0
 
-        def start(self, number: int, values: object) -> None:
-            super().start(number, values)  # type: ignore[arg-type]
+        def start(self, number: int, values: Mapping[str, Value]) -> None:
+            super().start(number, values)
             alive = [p for p in self.phases.values() if p is TrialJobPhase.ALIVE]
             self.most = max(self.most, len(alive))
 
@@ -108,7 +119,7 @@ def test_a_pruned_trial_is_stopped_and_keeps_its_metrics(tmp_path: Path) -> None
 
 def test_a_trial_that_a_person_stops_is_not_continued(tmp_path: Path) -> None:
     class Stopped(FakeJobs):
-        def look(self, number: int) -> object:  # type: ignore[override]
+        def look(self, number: int) -> SeenJob:
             seen = super().look(number)
             if number == 1 and seen.phase is TrialJobPhase.ALIVE:
                 self.phases[1] = TrialJobPhase.STOPPED  # edl stop study-0001
@@ -135,7 +146,7 @@ def test_jobs_that_the_command_has_stopped_go_on_with_the_next_one(tmp_path: Pat
 
 def test_a_job_that_is_lost_again_and_again_is_given_up(tmp_path: Path) -> None:
     class Lost(FakeJobs):
-        def look(self, number: int) -> object:  # type: ignore[override]
+        def look(self, number: int) -> SeenJob:
             if number == 0 and self.phases.get(0) is TrialJobPhase.ALIVE:
                 self.phases[0] = TrialJobPhase.LOST
             return super().look(number)

@@ -136,9 +136,7 @@ def open_study(
                 plan = complete(asked, submitter)
                 zoo = Path(plan.options["model_zoo"])
                 if zoo.is_dir():
-                    code = folder.copy_code(zoo, plan.options)
-                    options = {**plan.options, "model_zoo": str(code)}
-                    plan = replace(plan, options=options)
+                    plan = replace(plan, code=str(folder.copy_code(zoo, plan.options)))
                 folder.write_plan(plan)
                 say(f"the study {plan.name} has {plural(plan.trials, 'trial')}")
             jobs = EdlJobs(plan, folder.path, submitter, say)

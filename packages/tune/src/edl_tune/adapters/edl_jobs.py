@@ -98,6 +98,8 @@ class EdlJobs:
         """Return the options of the job of a trial."""
         options = options_with(self._plan, values)
         options |= {"name": self.name(number), "output": str(self.model(number))}
+        if self._plan.code:
+            options["model_zoo"] = self._plan.code
         return {name: Given(value, f"edl tune, {name}") for name, value in options.items()}
 
     def _describe(self, number: int, backend: JobBackend, report: StatusReport) -> SeenJob:

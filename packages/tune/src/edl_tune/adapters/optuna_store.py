@@ -93,6 +93,7 @@ class OptunaStore:
         if state is TrialState.STOPPED:
             trial.set_user_attr(_STOPPED, True)
         value = result.objective if state is TrialState.COMPLETE else None
+        self._study.sampler = RandomSampler()  # that of a grid would end Optuna's own loop
         self._study.tell(number, value, state=_OPTUNA_STATES[state])
 
     def _suggest(self, number: int) -> dict[str, Value]:

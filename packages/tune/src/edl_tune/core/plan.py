@@ -15,6 +15,9 @@ PRUNERS = ("none", "asha")
 MAY_CHANGE = ("trials", "parallel")
 """What a later command may change."""
 
+_MADE = ("seed", "space", "code")
+"""The fields that are made when a study begins."""
+
 
 @dataclass(frozen=True, slots=True)
 class StudyPlan:
@@ -27,6 +30,7 @@ class StudyPlan:
         seed: of the sampler.
         options: of each trial's job, by name; paths are absolute.
         output: where the best model is written.
+        code: the copy of the model files that trials train; empty: those that the options name.
     """
 
     name: str
@@ -41,6 +45,7 @@ class StudyPlan:
     seed: int
     options: Mapping[str, Any]
     output: str
+    code: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON and for ``plan_of``."""
@@ -57,7 +62,7 @@ class StudyPlan:
     def changes(self, other: StudyPlan) -> list[str]:
         """Return the names of what another plan of this name may not change, but does."""
         mine, others = self.to_dict(), other.to_dict()
-        named = [name for name in mine if name not in (*MAY_CHANGE, "options", "seed", "space")]
+        named = [name for name in mine if name not in (*MAY_CHANGE, *_MADE, "options")]
         found = [name for name in named if mine[name] != others[name]]
         options = sorted({*self.options, *other.options})
         return found + [
