@@ -35,7 +35,7 @@ def run(file: Path, plan: StudyPlan, jobs: FakeJobs, calls: Calls | None = None)
     return open_runner(file, plan, jobs, calls).run()
 
 
-def stored(file: Path, plan: StudyPlan) -> list[Trial]:
+def read_store(file: Path, plan: StudyPlan) -> list[Trial]:
     return list(OptunaStore(file, plan).trials())
 
 
@@ -44,7 +44,7 @@ def test_a_kill_at_any_moment_changes_no_trial(tmp_path: Path, is_done: bool, pr
     plan = make_plan(pruner=pruner, trials=3)
     counter = Calls()
     run(tmp_path / "undisturbed", plan, FakeJobs(), counter)
-    wanted = stored(tmp_path / "undisturbed", plan)
+    wanted = read_store(tmp_path / "undisturbed", plan)
     assert [trial.number for trial in wanted] == [0, 1, 2]
     if pruner == "none":
         assert {trial.state for trial in wanted} == {TrialState.COMPLETE}
@@ -58,7 +58,7 @@ def test_a_kill_at_any_moment_changes_no_trial(tmp_path: Path, is_done: bool, pr
             run(file, plan, jobs, Calls(fatal, is_done=is_done))
         study = run(file, plan, jobs)
         assert jobs.starts == dict.fromkeys(range(plan.trials), 1), fatal
-        found = stored(file, plan)
+        found = read_store(file, plan)
         assert [trial.values for trial in found] == [trial.values for trial in wanted], fatal
         if pruner == "none":
             assert found == wanted, fatal
@@ -128,7 +128,7 @@ def test_a_trial_that_a_person_stops_is_not_continued(tmp_path: Path) -> None:
     study = run(tmp_path / "j", make_plan(), Stopped())
     states = [trial.state for trial in study.trials]
     assert states == [TrialState.COMPLETE, TrialState.STOPPED, *[TrialState.COMPLETE] * 2]
-    assert stored(tmp_path / "j", make_plan())[1].state is TrialState.STOPPED
+    assert read_store(tmp_path / "j", make_plan())[1].state is TrialState.STOPPED
 
 
 def test_jobs_that_the_command_has_stopped_go_on_with_the_next_one(tmp_path: Path) -> None:
@@ -203,10 +203,10 @@ def test_a_time_limit_starts_no_further_trials(tmp_path: Path) -> None:
 def test_half_a_line_of_a_killed_command_is_no_change(tmp_path: Path) -> None:
     plan, file = make_plan(), tmp_path / "j"
     run(file, plan, FakeJobs())
-    before = stored(file, plan)
+    before = read_store(file, plan)
     with file.open("ab") as opened:
         opened.write(b'{"op_code": 4, "wor')
     (tmp_path / "j.lock").symlink_to(file)
-    assert stored(file, plan) == before
+    assert read_store(file, plan) == before
     more = run(file, replace(plan, trials=5), FakeJobs())
     assert len(more.trials) == 5
