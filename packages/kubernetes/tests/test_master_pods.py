@@ -10,7 +10,7 @@ import pytest
 from edl.core.job_log import LogChoice
 from edl_kubernetes.cluster import objects
 from edl_kubernetes.cluster.api_errors import ApiError, ApiUnavailable
-from edl_kubernetes.master_pods import find_problem, ready_pod
+from edl_kubernetes.master_pods import describe_lack_of_node, find_problem, ready_pod
 from edl_kubernetes.pod_logs import PodLogs
 from edl_kubernetes.refusals import refusal
 from edl_proto.errors import ErrorCode
@@ -58,6 +58,8 @@ def test_a_pod_that_is_being_made_has_no_problem() -> None:
     assert find_problem([]) is None
     assert find_problem([pod("one", waiting={"reason": "ContainerCreating"})]) is None
     assert find_problem([pod("one", running={})]) is None
+    for pods in ([], [{**pod("one"), "spec": {"nodeName": "node1"}}]):
+        assert not describe_lack_of_node(pods)
 
 
 def test_the_scheduler_is_quoted_and_the_pod_may_wait() -> None:
@@ -74,6 +76,7 @@ def test_the_scheduler_is_quoted_and_the_pod_may_wait() -> None:
     }
     problem = find_problem([waiting])
     assert problem is not None
+    assert describe_lack_of_node([waiting]) == problem.what
     assert "3 Insufficient memory" in problem.what
     assert problem.lacks_room
     assert not problem.is_final

@@ -47,6 +47,7 @@ from edl_kubernetes.job_creation import JobCreation
 from edl_kubernetes.job_identities import JobIdentities
 from edl_kubernetes.job_objects import JobObjects
 from edl_kubernetes.master_links import MasterLinks, fall_back_to_record
+from edl_kubernetes.master_pods import describe_lack_of_node
 from edl_kubernetes.page_links import page_link
 from edl_kubernetes.placement import ClusterPlacement
 from edl_kubernetes.plugin import KUBERNETES
@@ -115,11 +116,20 @@ class KubernetesJobBackend:
             with fall_back_to_record():
                 return self._ask_master(self._links.connected_job(name), name)
         job = self._objects.read(name)
-        if ask and not job.status().state.is_over:
+        status = job.status()
+        if ask and not status.state.is_over:
             with fall_back_to_record():
                 self._links.connect(job)
                 return self._ask_master(job, name)
-        return self._report(job, job.message(), job.status(), answered=False)
+            status = self._explain_silence(job, status)
+        return self._report(job, job.message(), status, answered=False)
+
+    def _explain_silence(self, job: ClusterJob, status: JobStatus) -> JobStatus:
+        """Return a recorded status that says if the job's master waits for a node."""
+        why = describe_lack_of_node(self._objects.pods(job.name, objects.MASTER))
+        if status.pending or not why:
+            return status
+        return replace(status, pending=f"for its master: {why} What follows is older.")
 
     def events(self, name: str, after: int = 0) -> Sequence[JobEvent]:
         if self._links.is_open(name):

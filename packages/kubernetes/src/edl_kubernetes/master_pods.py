@@ -133,6 +133,15 @@ def ready_pod(pods: Sequence[JsonObject]) -> JsonObject | None:
     return max(ready, key=_created_at, default=None)
 
 
+def describe_lack_of_node(pods: Sequence[JsonObject]) -> str:
+    """Return why no node has the newest pod; empty if one has it, or if there is no pod."""
+    newest = newest_pod(pods)
+    if newest is None or start_phase(newest) is not StartPhase.UNSCHEDULED:
+        return ""
+    problem = _pod_problem(newest)
+    return problem.what if problem else str(StartPhase.UNSCHEDULED)
+
+
 def find_problem(pods: Sequence[JsonObject]) -> MasterProblem | None:
     """Return what keeps a master from being ready; None if that is unknown.
 
