@@ -1,6 +1,7 @@
 """Rounds of gradient boosting by XGBoost, whose trees become arrays of ``TreeEnsemble``."""
 
 import json
+import os
 
 import numpy as np
 from tree_ensemble import NO_SPLIT
@@ -18,6 +19,9 @@ def import_xgboost():
     Raises:
         ImportError: it is not installed.
     """
+    # OpenMP reads it when it is loaded. By default its threads wait for each other in loops: where other
+    # processes use the processors, too, trees then take ten times as long.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         import xgboost
     except ImportError:
