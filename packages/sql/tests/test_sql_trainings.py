@@ -10,6 +10,7 @@ import fsspec
 import pytest
 from sql_command import TRAIN_M, Call, Killed, caller, prepare_folder, write_model
 
+from edl.api_errors import for_python
 from edl.core import exit_codes
 from edl.core.exit_numbers import INTERRUPTED
 from edl.core.job_result import JobResult
@@ -185,6 +186,7 @@ def test_a_job_that_fails_advises_to_run_the_statement_again(
     """Its records are gone, so neither ``edl resume`` nor another submission helps."""
     steps = "edl resume a-job starts it again."
 
+    @for_python
     def train(**_: Any) -> JobResult:
         raise EdlError(ErrorCode.USER_CODE, "no", where="a.py:1", remedy=f"Mend it. {steps}")
 

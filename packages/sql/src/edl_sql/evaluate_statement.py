@@ -13,6 +13,7 @@ from edl_sql.language.selection import check_known, check_types
 from edl_sql.language.statements import Evaluate
 from edl_sql.statement_checks import check_metrics, mark_errors, source_of_trained, with_keras_names
 from edl_sql.statement_context import StatementContext
+from edl_sql.statement_jobs import as_command
 from edl_sql.tables.result_table import ResultRow, append_rows, check_columns, check_insertable
 
 _EVERY_RESULT: ResultRow = {"model": "", "evaluated_at": datetime(1970, 1, 1), "row_count": 0}
@@ -47,7 +48,7 @@ def evaluate(context: StatementContext, statement: Evaluate) -> dict[str, Any]:
         rows = context.convert(folder, statement.select, label=label, classes=about["classes"])
         check_types(about["texts"], rows.schema or {}, at)
         with context.jobs.running(f"evaluate-{statement.model}") as job:
-            result = api.evaluate(
+            result = as_command(api.evaluate)(
                 progress=context.progress,
                 name=job,
                 trained_model=context.models.place(statement.model),

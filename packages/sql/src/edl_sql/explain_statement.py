@@ -20,6 +20,7 @@ from edl_sql.language.selection import check_known, check_types
 from edl_sql.language.statements import Explain
 from edl_sql.statement_checks import mark_errors
 from edl_sql.statement_context import StatementContext
+from edl_sql.statement_jobs import as_command
 from edl_sql.tables.result_table import ResultRow, append_rows, check_insertable
 
 _TREES = "trees."
@@ -62,7 +63,7 @@ def explain(context: StatementContext, statement: Explain) -> dict[str, Any]:
         rows = context.convert(folder, statement.select)
         check_types(about["texts"], rows.schema or {}, at)
         with context.jobs.running(f"explain-{statement.model}") as job:
-            api.predict(
+            as_command(api.predict)(
                 progress=context.progress,
                 name=job,
                 trained_model=context.models.place(statement.model),

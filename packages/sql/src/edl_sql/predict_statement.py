@@ -19,6 +19,7 @@ from edl_sql.language.statements import Predict
 from edl_sql.language.table_names import find_name
 from edl_sql.statement_checks import find_prediction_kinds, mark_errors
 from edl_sql.statement_context import StatementContext
+from edl_sql.statement_jobs import as_command
 from edl_sql.tables.catalog import identifying_columns
 from edl_sql.tables.column_loader import load_column
 from edl_sql.tables.new_table import create_if_missing, drop
@@ -83,7 +84,7 @@ def _predict_rows(
         if about["is_classifier"]:
             options["postprocess"] = "argmax"
         with context.jobs.running(f"predict-{statement.using}") as job:
-            api.predict(
+            as_command(api.predict)(
                 progress=context.progress,
                 name=job,
                 trained_model=context.models.place(statement.using),

@@ -5,17 +5,26 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from inspect import unwrap
+from typing import Any, ParamSpec, TypeVar, cast
 
-from edl.plugins.errors import usage
+from edl.plugins.errors import Problem, usage
 from edl.plugins.jobs import JobCatalog, JobWatcher, SilentDisplay
 from edl.plugins.submissions import names
 from edl_proto.errors import EdlError, ErrorCode
 from edl_sql.models import SqlModels
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 _RERUN_REMEDY = (
     "Then run the statement again, which reads its rows again. To see the job's log: edl logs "
 )
+
+
+def as_command(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function of the Python API whose errors name options of the command line."""
+    return cast(Callable[P, R], unwrap(function))
 
 
 class StatementJobs:
@@ -159,19 +168,16 @@ class StatementJobs:
                 watcher.stop("edl sql was interrupted")
                 watcher.run()
             raise
-        except EdlError as error:
-            if not self._catalog.has(job):
-                raise
-            raise self._of_statement(error, job) from None
+        except (EdlError, Problem) as error:
+            if self._catalog.has(job):
+                error.remedy = self._remedy_of_statement(error.remedy, job)
+            raise
 
-    def _of_statement(self, error: EdlError, job: str) -> EdlError:
-        """Return a failed job's error with a remedy that is possible: the records are lost."""
+    def _remedy_of_statement(self, remedy: str, job: str) -> str:
+        """Return what can be done about a failed job, whose records are lost."""
         backend = self._catalog.find(job)
         found = backend.status(job)
         steps = backend.continuation.next_steps(found.status)
-        if not found.is_over or not error.remedy.endswith(steps):
-            return error
-        remedy = f"{error.remedy.removesuffix(steps)}{_RERUN_REMEDY}{job}"
-        return EdlError(
-            error.code, error.what, where=error.where, remedy=remedy, detail=error.detail
-        )
+        if not found.is_over or not remedy.endswith(steps):
+            return remedy
+        return f"{remedy.removesuffix(steps).rstrip()} {_RERUN_REMEDY}{job}".lstrip()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from edl.plugins.data import scheme
+from edl.plugins.errors import usage
 from edl.plugins.jobs import job_catalog
 from edl.plugins.options import BY_NAME, Given, read_value
 from edl_proto.errors import EdlError, ErrorCode
@@ -60,6 +62,12 @@ class StatementRunner:
     ) -> None:
         for name, entry in options.items():
             read_value(BY_NAME[name], entry)
+        if scheme(settings.work_dir):
+            raise usage(
+                f"the folder for records is no folder: {settings.work_dir}",
+                where="--work-dir",
+                remedy="Name a folder of this machine; on Kubernetes, on a volume of the pods.",
+            )
         models = SqlModels(settings.models)
         self._context = StatementContext(
             url,

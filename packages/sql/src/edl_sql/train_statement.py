@@ -15,6 +15,7 @@ from edl_sql.language.statements import IfThere, Train
 from edl_sql.rounds import check_rounds, plan_rounds
 from edl_sql.statement_checks import check_metrics, check_parameters, mark_errors, with_keras_names
 from edl_sql.statement_context import StatementContext
+from edl_sql.statement_jobs import as_command
 from edl_sql.tables.catalog import primary_keys
 from edl_sql.zoos import find_model
 
@@ -103,7 +104,7 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
         with context.jobs.training(
             statement.into, statement.model_def, about, replaces=replaces
         ) as (job, output):
-            result = api.train(
+            result = as_command(api.train)(
                 progress=context.progress,
                 name=job,
                 model_def=statement.model_def,
