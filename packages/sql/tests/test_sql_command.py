@@ -307,12 +307,6 @@ def test_statements_come_from_one_place(sql: Call) -> None:
     assert "either a file of statements or -e" in sql("s.sql", "-e", "SHOW TRAIN wages", code=2).err
 
 
-def test_records_for_jobs_are_in_no_store(sql: Call) -> None:
-    refused = sql("-e", "SHOW MODELS", "--work-dir", "s3://bucket/rows", code=2).err
-    assert "no folder: s3://bucket/rows\n  where: --work-dir" in refused
-    assert not Path("s3:").exists()
-
-
 @pytest.fixture
 def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, Any]]]:
     """The records of each evaluation, in the place of jobs."""

@@ -337,3 +337,9 @@ def test_a_wrong_option_is_refused_before_rows_are_read(
     sql: Call, flags: tuple[str, ...], words: str
 ) -> None:
     assert words in sql(*flags, "-e", "SELECT * FROM none TRAIN a.B INTO m", code=2).err
+
+
+def test_records_for_jobs_are_in_no_store(sql: Call) -> None:
+    refused = sql("-e", "SHOW MODELS", "--work-dir", "s3://bucket/rows", code=2).err
+    assert "no folder: s3://bucket/rows\n  where: --work-dir" in refused
+    assert not Path("s3:").exists()
