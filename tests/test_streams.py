@@ -1,4 +1,4 @@
-"""Jobs on files that keep arriving train each record once, and end when they are told to."""
+"""Jobs on files or records that keep arriving train each once, and end when they are told to."""
 
 from __future__ import annotations
 
@@ -12,26 +12,56 @@ import pytest
 from conftest import Edl, eventually
 from counting import check, event_kinds, records_trained
 
+import recordio
+from edl_testing.kafka import KafkaCluster
+
 RECORDS, WINDOW = 600, 250
 
 
 class Arrivals:
-    """A folder in which the files of another one arrive."""
+    """A folder in which the files of another one arrive.
+
+    Attributes:
+        data: the value of ``--data``.
+    """
 
     def __init__(self, folder: Path, source: Path) -> None:
         folder.mkdir()
         self.folder = folder
+        self.data = str(folder)
         self._waiting = sorted(source.iterdir())
 
     def add(self, files: int) -> None:
         for path in self._waiting[:files]:
-            path.rename(self.folder / path.name)
+            self._move(path)
         del self._waiting[:files]
+
+    def _move(self, path: Path) -> None:
+        path.rename(self.folder / path.name)
+
+
+class Messages(Arrivals):
+    """A topic in which the records of the files of a folder arrive."""
+
+    def __init__(self, folder: Path, source: Path) -> None:
+        super().__init__(folder, source)
+        self._cluster = KafkaCluster()
+        self.data = self._cluster.uri("numbers")
+
+    def _move(self, path: Path) -> None:
+        file = recordio.open_source(str(path))
+        self._cluster.spread("numbers", list(file.read(0, file.count())))
 
 
 @pytest.fixture
 def arrivals(tmp_path: Path, numbered: Callable[..., Path]) -> Arrivals:
     return Arrivals(tmp_path / "arrivals", numbered(RECORDS, files=10))
+
+
+def count_discovered(edl: Edl, name: str) -> int:
+    """Return the number of records of the stream's log."""
+    _, *lines = (edl.job_dir(name) / "splits.jsonl").read_text().splitlines()
+    return sum(json.loads(line)["records"] for line in lines)
 
 
 def is_trained(edl: Edl, name: str) -> bool:
@@ -41,15 +71,18 @@ def is_trained(edl: Edl, name: str) -> bool:
     return discovered > 0 and records_trained(edl, name) == discovered
 
 
-@pytest.mark.parametrize("strategy", ["allreduce", "parameter-server"])
+@pytest.mark.parametrize(
+    ("kind", "strategy"), [(Arrivals, "allreduce"), (Messages, "parameter-server")]
+)
 def test_each_record_trains_once_though_worker_and_master_die(
-    edl: Edl, arrivals: Arrivals, tmp_path: Path, strategy: str
+    edl: Edl, numbered: Callable[..., Path], tmp_path: Path, kind: type[Arrivals], strategy: str
 ) -> None:
     name, output = "stream", tmp_path / "model"
+    arrivals = kind(tmp_path / "arrivals", numbered(RECORDS, files=10))
     arrivals.add(2)
     edl(
         *("train", "--model-zoo", "model_zoo", "--model-def", "counting"),
-        *("--params", f"size={RECORDS}", "--data", str(arrivals.folder), "--window", str(WINDOW)),
+        *("--params", f"size={RECORDS}", "--data", arrivals.data, "--window", str(WINDOW)),
         *("--minibatch-size", "16", "--strategy", strategy, "--num-workers", "2"),
         *("--output", str(output), "--name", name, "--detach"),
     )
@@ -63,8 +96,7 @@ def test_each_record_trains_once_though_worker_and_master_die(
     arrivals.add(2)
     os.kill(master["pid"], signal.SIGKILL)
     arrivals.add(2)
-    found = edl.job_dir(name) / "splits.jsonl"
-    eventually(lambda: len(found.read_text().splitlines()) == 11, "all files are discovered")
+    eventually(lambda: count_discovered(edl, name) == RECORDS, "all records are discovered")
     assert edl("stop", name).out == "stream succeeded\n"
     check(output, RECORDS, epochs=1)
     kinds = event_kinds(edl, name)
@@ -80,7 +112,7 @@ def test_a_worker_may_start_when_all_files_have_trained_and_are_gone(
     arrivals.add(5)
     edl(
         *("train", "--model-zoo", "model_zoo", "--model-def", "counting"),
-        *("--params", f"size={RECORDS}", "--data", str(arrivals.folder), "--window", str(WINDOW)),
+        *("--params", f"size={RECORDS}", "--data", arrivals.data, "--window", str(WINDOW)),
         *("--minibatch-size", "16", "--strategy", "parameter-server"),
         *("--output", str(output), "--name", name, "--detach"),
     )

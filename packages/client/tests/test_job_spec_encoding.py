@@ -19,6 +19,7 @@ MINIMUM: dict[Verb, dict[str, Any]] = {
     Verb.PREDICT: {"trained_model": "model", "data": "d", "output": "out"},
 }
 NEEDED: dict[str, dict[str, Any]] = {
+    "allow_gaps": {"data": ["kafka://broker/clicks"], "window": 1000},
     "grads_to_wait": {"update": "sync"},
     "max_staleness": {"update": "bounded"},
     "evaluation_steps": {"validation_data": "v"},

@@ -11,10 +11,8 @@ from edl.core.options import BY_NAME, OPTIONS, Given, Option, Verb, options_of
 from edl.core.options.value_types import (
     Flag,
     RateSetting,
-    RecordsOrDuration,
     StepRange,
     Steps,
-    WindowLength,
     WorkerRange,
 )
 from edl.core.problem import Problem
@@ -331,26 +329,6 @@ def test_it_is_known_whether_a_project_file_names_the_builder(from_project: bool
 )
 def test_a_range_of_steps_includes_both_ends(text: object, steps: StepRange) -> None:
     assert Steps().read(text) == steps
-
-
-@pytest.mark.parametrize("value", ["5000", 5000, WindowLength(records=5000)])
-def test_a_window_is_a_number_of_records(value: object) -> None:
-    assert RecordsOrDuration().read(value) == WindowLength(records=5000)
-    assert RecordsOrDuration().read("1h30m") == WindowLength(seconds=5400), "or a duration"
-
-
-@pytest.mark.parametrize("text", ["0", "-5", "0.1s", "soon", "", True, 1.5])
-def test_what_is_no_window(text: object) -> None:
-    with pytest.raises(ValueError, match=r"small|short|not a duration|no window"):
-        RecordsOrDuration().read(text)
-
-
-def test_a_stream_has_no_epochs() -> None:
-    assert make(Verb.TRAIN, {**TRAIN, "window": "60s"}).window == WindowLength(seconds=60)
-    assert make(Verb.TRAIN, TRAIN).window is None
-    problem = make_and_return_problem(Verb.TRAIN, {**TRAIN, "window": "60s", "num_epochs": 2})
-    assert problem.what.startswith("--num-epochs cannot be combined with --window")
-    assert problem.where == "--num_epochs"
 
 
 @pytest.mark.parametrize("text", ["40:20", "0:5", "1:1001", ":", "1:2:3", True])

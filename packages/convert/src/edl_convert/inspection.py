@@ -254,12 +254,18 @@ def _format_value(value: Any) -> str:
     return one_line(text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]}...")
 
 
+def _length(report: FileReport) -> str:
+    # The positions of a topic are offsets, of which transactions take some.
+    is_topic = report.format == "kafka"
+    return plural(report.nbytes, "offset") if is_topic else size(report.nbytes)
+
+
 def lines(report: FileReport) -> list[str]:
     """Return a report as lines of text."""
     packed = ", ".join(f"{number} {name}" for name, number in report.compressors.items())
     text = [
         report.file,
-        f"  {report.format}, {plural(report.records, 'record')}, {size(report.nbytes)},"
+        f"  {report.format}, {plural(report.records, 'record')}, {_length(report)},"
         f" {plural(report.blocks, _BLOCKS.get(report.format, 'chunk'))}"
         + (f" ({packed})" if packed else ""),
     ]

@@ -13,7 +13,8 @@ from fakes.job_settings import job_settings
 
 from edl_master.adapters.buffer_pool import BufferPool
 from edl_master.control import job_controller
-from edl_master.control.job_controller import CapturedState, GrantedLease, JobController
+from edl_master.control.captured_state import CapturedState
+from edl_master.control.job_controller import GrantedLease, JobController
 from edl_master.core.effects import JobPhase, LogEvent, LogScalar, WaitForWork
 from edl_master.core.events import (
     InstanceExited,

@@ -7,6 +7,7 @@ import threading
 import pytest
 from fakes.job_settings import job_settings
 
+from edl_master.control import stream_follower
 from edl_master.control.stream_follower import StreamFollower
 from edl_master.core.effects import LogEvent
 from edl_master.core.events import StopRequested
@@ -28,6 +29,10 @@ class Job:
         assert stream is not None
         return None if stream.has_ended else stream.oldest_split
 
+    def count_waiting(self) -> int:
+        progress = self.machine.view(0.0).progress
+        return progress.records_total - progress.records_done
+
     def handle(self, event: SplitsDiscovered) -> None:
         self.machine.handle(event, 0.0)
 
@@ -39,6 +44,7 @@ class ScriptedSource:
         self._over = over
         self._answers = list(answers)
         self.forgotten = 0
+        self.released: list[int] = []
 
     def discover(self) -> tuple[tuple[Split, ...], list[LogEvent]]:
         if not self._answers:
@@ -51,6 +57,9 @@ class ScriptedSource:
 
     def forget(self, before: int) -> None:
         self.forgotten = before
+
+    def release(self, before: int) -> None:
+        self.released.append(before)
 
 
 def test_splits_reach_the_job_also_after_the_source_was_away() -> None:
@@ -83,3 +92,23 @@ def test_a_stream_that_is_told_to_end_is_not_followed_any_more() -> None:
     follower = StreamFollower(ScriptedSource(over, damaged), (), job, print, poll_s=0.01)
     follower.follow(over)
     assert not over.is_set()
+
+
+def test_a_source_is_not_asked_while_many_records_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_follower, "MAX_WAITING", 8)
+    job, over = Job(), threading.Event()
+    source = ScriptedSource(over, (Split(0, "a", 9),), (Split(1, "b", 9),))
+    follower = StreamFollower(source, (), job, print, poll_s=0.001)
+    threading.Timer(0.1, over.set).start()
+    follower.follow(over)
+    assert job.count_waiting() == 9
+
+
+def test_splits_are_released_when_no_snapshot_that_is_kept_needs_them() -> None:
+    job, over = Job(), threading.Event()
+    source = ScriptedSource(over)
+    follower = StreamFollower(source, (), job, print, poll_s=0.001)
+    for oldest in range(1, 11):
+        follower.release(oldest)
+    follower.follow(over)
+    assert set(source.released) == {3}

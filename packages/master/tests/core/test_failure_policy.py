@@ -65,6 +65,14 @@ def test_a_failure_without_a_code_is_a_dead_letter() -> None:
     assert made.failure.code == "TASK_DEAD_LETTERED"
 
 
+def test_records_that_brokers_have_removed_are_set_aside_where_gaps_are_allowed() -> None:
+    lost = Failure("DATA_NOT_FOUND", "records of topic t, partition 0, are not there any more")
+    for allowed, decision in ((True, DeadLetterTask), (False, RetryTask)):
+        rules = job_settings(JobType.TRAIN, allow_gaps=allowed)
+        made = after_task_failure(rules, TaskType.TRAINING, 1, lost, False, "records 0 to 3")
+        assert isinstance(made, decision)
+
+
 @pytest.mark.parametrize(
     ("signal", "preempted", "leaving", "kind"),
     [

@@ -12,6 +12,7 @@ for record in recordio.open_source("a.recordio").read(0, 10):
 from recordio.errors import (
     ChangedFile,
     DamagedFile,
+    LostRecords,
     MissingPackage,
     NoHeader,
     NoSuchData,
@@ -30,6 +31,7 @@ __all__ = [
     "DamagedFile",
     "Hint",
     "Index",
+    "LostRecords",
     "MissingPackage",
     "NoHeader",
     "NoSuchData",

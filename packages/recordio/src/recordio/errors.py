@@ -58,6 +58,23 @@ class ChangedFile(UnreadableFile):
         return type(self), (self.uri,)
 
 
+class LostRecords(UnreadableFile):
+    """Records of a range of a topic are not there any more.
+
+    Attributes:
+        uri: the range.
+        reason: what has happened, for messages.
+    """
+
+    def __init__(self, uri: str, reason: str) -> None:
+        super().__init__(f"{uri}: {reason}")
+        self.uri = uri
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[LostRecords], tuple[str, str]]:
+        return type(self), (self.uri, self.reason)
+
+
 class DamagedFile(RecordError):
     """A file is truncated, was changed, or does not have its format.
 

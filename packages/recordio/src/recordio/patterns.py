@@ -10,6 +10,8 @@ from typing import Any
 
 from recordio.errors import NoSuchData
 from recordio.formats.detection import named_format
+from recordio.kafka import topics
+from recordio.kafka.addresses import is_kafka
 from recordio.storage.files import local_path
 from recordio.storage.stored_file import retry_transient
 from recordio.storage.stores import filesystem, is_uri
@@ -22,6 +24,7 @@ def expand(patterns: str | Sequence[str], *, retry_s: float = 0.0) -> list[str]:
     """Return the data files that patterns name, sorted within each pattern, each once.
 
     A pattern is a path, a glob, a directory or a URI of these. A comma has no special meaning.
+    A topic of Kafka has the ranges of its partitions that are complete now.
     Of a directory, the files with a known ending count, or all if none has one. Files whose
     names begin with a dot or an underscore (hidden, temporary, markers) are skipped, unless a
     pattern names them in full.
@@ -38,6 +41,9 @@ def expand(patterns: str | Sequence[str], *, retry_s: float = 0.0) -> list[str]:
     found: dict[str, None] = {}
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         if not pattern.strip():
+            continue
+        if is_kafka(pattern):
+            found.update(dict.fromkeys(topics.expand(pattern)))
             continue
         matches = (
             retry_transient(partial(_remote, pattern), pattern, retry_s=retry_s)

@@ -20,6 +20,7 @@ from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
 from recordio.formats.csvfile import is_json
 from recordio.formats.detection import named_format, sniff
+from recordio.kafka.addresses import is_kafka
 from recordio.storage.files import is_regular
 from recordio.storage.store_errors import reason_of, remedy_of
 
@@ -28,6 +29,9 @@ _CONVERTED = (".tsv", "-ubyte.gz")
 ARRAY_SUFFIXES = (".npz", ".npy")
 _ACCESS = "Check its name, its permissions, and access to its store."
 _DISK = "The disk cannot read this file; restore it from a copy, and see the kernel log."
+_KAFKA = (
+    "Check host, port and topic; EDL_KAFKA_CONFIG names a file with the settings of the connection."
+)
 _SPECIAL = "Write the content to a regular file first."
 _PROBE_BYTES = 4096  # of a file that may be JSON
 _LOOKED_AT = 100
@@ -191,11 +195,15 @@ def expand(pattern: str, option: str) -> list[str]:
             ErrorCode.DATA_NOT_FOUND,
             f"{option}: {error}",
             where=pattern,
-            remedy=_images(pattern)
+            remedy=(_KAFKA if is_kafka(pattern) else _images(pattern))
             or "Correct the pattern."
             + (f" Repeat {option} for several patterns." if "," in pattern else ""),
         ) from None
+    except recordio.MissingPackage as error:
+        raise _unreadable(str(error), pattern, option, f"pip install {error.package}") from None
     except recordio.RecordError as error:
+        if is_kafka(pattern):
+            raise _unreadable(str(error), pattern, option, _KAFKA) from None
         raise _unreadable(error, pattern, option) from None
     except Exception as error:
         # A store's client has errors of its own: no such bucket, no credentials, no network.

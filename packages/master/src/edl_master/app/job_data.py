@@ -8,7 +8,8 @@ from pathlib import Path
 
 from edl_master.adapters.data import DataSet, open_data
 from edl_master.adapters.data_comparison import ComparedData, compare_data
-from edl_master.adapters.stream_files import SplitLog, StreamFiles
+from edl_master.adapters.split_log import SplitLog
+from edl_master.adapters.stream_source import StreamSource, open_stream
 from edl_master.config.job_config import Config
 from edl_master.core.effects import LeaseGranted
 from edl_master.core.identifiers import TaskType
@@ -31,7 +32,7 @@ class JobData:
     """
 
     main: DataSet
-    stream: StreamFiles | None
+    stream: StreamSource | None
     validation: DataSet | None
     compared: ComparedData
 
@@ -86,7 +87,13 @@ def open_job_data(config: Config) -> JobData:
         # The first file, which described the fields of an exported model's data, may be gone.
         place = Path(spec.export.snapshots).parent if spec.export.job else config.job_dir
         log = SplitLog(place / job_directory.SPLITS)
-        stream = StreamFiles(spec.data, spec.data_format, log)
+        stream = open_stream(
+            spec.data,
+            spec.data_format,
+            log,
+            allow_gaps=spec.failures.allow_gaps,
+            allow_dead_letters=spec.failures.allow_dead_letters,
+        )
         return JobData(DataSet(()), stream, validation, stream.compare(validation))
     main = open_data(spec.data, spec.data_format, "--data")
     compared = compare_data(

@@ -231,6 +231,7 @@ class Config:
                 max_workers=self.workers_max,
                 task_attempts=spec.failures.task_attempts,
                 allow_dead_letters=spec.failures.allow_dead_letters,
+                allow_gaps=spec.failures.allow_gaps,
                 worker_crashes=spec.failures.worker_crashes,
                 code=spec.model.code.sha256,
                 window=WindowRule(training.window.records, training.window.seconds)

@@ -12,8 +12,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, assert_never
+from typing import Protocol, assert_never
 
+from edl_master.control.captured_state import CapturedState
 from edl_master.core.effects import (
     ChangeLearningRate,
     CloseTask,
@@ -58,7 +59,6 @@ from edl_master.core.identifiers import (
     SNAPSHOTS,
     HeldLease,
     TaskType,
-    Version,
     WorkerId,
 )
 from edl_master.core.job import JobStateMachine
@@ -75,7 +75,6 @@ from edl_master.core.replica_events import (
 from edl_master.core.view import JobView
 from edl_master.core.workflow import FINAL
 from edl_master.parameters.coordinator import Coordinator
-from edl_master.parameters.stores import PendingSnapshot
 
 log = logging.getLogger(__name__)
 
@@ -105,31 +104,6 @@ class ExternalEffects(Protocol):
     def write_snapshot(self, state: CapturedState) -> None: ...
 
     def finish_output(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class CapturedState:
-    """Ledger and parameters of one moment, for a checkpoint or a snapshot.
-
-    Attributes:
-        ledger: as ``JobStateMachine.snapshot`` returned it.
-        plane: of the same moment; None for jobs on a trained model.
-        paused_s: how long no worker could push meanwhile.
-    """
-
-    ledger: dict[str, Any]
-    plane: PendingSnapshot | None
-    paused_s: float
-
-    @property
-    def version(self) -> Version:
-        """Parameter version; 0 where there are no parameters."""
-        return self.plane.version if self.plane else Version(0)
-
-    @property
-    def label(self) -> str:
-        """Name under which parameter servers write their shards; empty where there are none."""
-        return self.plane.label if self.plane else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +226,11 @@ class JobController:
         """Return the first split of the stream that is needed; None: it has ended, or is none."""
         with self._changed:
             return None if (own := self._job.stream) is None or own.has_ended else own.oldest_split
+
+    def count_waiting(self) -> int:
+        """Return the number of records of the stream that have come and not trained."""
+        progress = self.view().progress
+        return progress.records_total - progress.records_done
 
     @property
     def seconds(self) -> float:
@@ -392,7 +371,8 @@ class JobController:
         plane = self._plane.snapshot(storage)
         if plane is None and self._job.trains:
             return None
-        return CapturedState(ledger, plane, self._clock() - began)
+        oldest = self._job.stream.oldest_split if self._job.stream is not None else 0
+        return CapturedState(ledger, plane, self._clock() - began, oldest)
 
     def _over(self, end: JobEnd) -> None:
         self._end = self._end or end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -16,6 +17,12 @@ log = logging.getLogger(__name__)
 POLL_S = 0.5
 """Between two looks for new files: a fraction of the seconds in which a record should train."""
 
+_SNAPSHOTS = 8
+"""A damaged snapshot makes the next master begin with an earlier one."""
+
+MAX_WAITING = 10_000_000
+"""Records that wait to be trained before the source is asked for more."""
+
 
 class SplitSource(Protocol):
     """The source of a stream."""
@@ -26,12 +33,18 @@ class SplitSource(Protocol):
     def forget(self, before: int) -> None:
         """Forget the splits with smaller numbers."""
 
+    def release(self, before: int) -> None:
+        """Drop what no later master needs of the splits with smaller numbers."""
+
 
 class StreamingJob(Protocol):
     """The job whose data the stream is, behind its lock."""
 
     def find_oldest_split(self) -> int | None:
         """Return the first split that the job has not done with; None: it takes no more."""
+
+    def count_waiting(self) -> int:
+        """Return the number of records that the job knows and has not trained."""
 
     def handle(self, event: SplitsDiscovered) -> object:
         """Take the event."""
@@ -62,6 +75,11 @@ class StreamFollower:
         self._record = record
         self._poll_s = poll_s
         self._is_away = False
+        self._needed: deque[int] = deque([0], maxlen=_SNAPSHOTS)
+
+    def release(self, before: int) -> None:
+        """Note that a snapshot needs no split with a smaller number."""
+        self._needed.append(before)
 
     def follow(self, over: threading.Event) -> None:
         """Follow the stream until the event is set, or the job has been told to end it.
@@ -72,7 +90,10 @@ class StreamFollower:
         self._job.handle(SplitsDiscovered(self._splits))
         while not over.wait(self._poll_s) and (oldest := self._job.find_oldest_split()) is not None:
             self._source.forget(oldest)
-            while (splits := self._discover()) and not over.is_set():
+            self._source.release(self._needed[0])
+            while not over.is_set() and self._job.count_waiting() < MAX_WAITING:
+                if not (splits := self._discover()):
+                    break
                 self._job.handle(SplitsDiscovered(splits))
 
     def _discover(self) -> tuple[Split, ...]:

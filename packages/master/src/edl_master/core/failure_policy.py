@@ -48,6 +48,9 @@ def settings_of(settings: JobSettings, type_: TaskType, crashes: int) -> JobSett
     return settings
 
 
+RECORDS_LOST = "DATA_NOT_FOUND"
+"""The code with which a worker reports that brokers have removed the records of a task."""
+
 _FOR_THE_WHOLE_JOB = (TaskType.EVALUATION_SUMMARY, TaskType.CALLBACKS, TaskType.EXPORT)
 
 
@@ -69,6 +72,8 @@ def after_task_failure(
         permanent: trying again elsewhere cannot help.
         place: the task in words: records and file.
     """
+    if settings.allow_gaps and failure.code == RECORDS_LOST:
+        return DeadLetterTask("its records are lost, and gaps are allowed")
     if not permanent and failures < settings.task_attempts:
         return RetryTask(f"attempt {failures} of {settings.task_attempts} failed")
     times = "once" if failures == 1 else f"{failures} times"

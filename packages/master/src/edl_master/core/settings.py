@@ -128,6 +128,8 @@ class JobSettings:
     versions, and only their order is random."""
     code: str = ""
     """A digest of the model zoo; empty if unknown."""
+    allow_gaps: bool = False
+    """Whether a task whose records brokers have removed is dead-lettered at once."""
     window: WindowRule | None = None
     """When a window of the stream ends that the job trains on; None: it trains in epochs."""
 

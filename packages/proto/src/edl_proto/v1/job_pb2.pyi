@@ -442,6 +442,7 @@ class FailureSpec(_message.Message):
     ALLOW_DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     WORKER_CRASHES_FIELD_NUMBER: _builtins.int
     STALL_TIMEOUT_S_FIELD_NUMBER: _builtins.int
+    ALLOW_GAPS_FIELD_NUMBER: _builtins.int
     task_attempts: _builtins.int
     """attempts before a task is dead-lettered"""
     allow_dead_letters: _builtins.bool
@@ -450,6 +451,8 @@ class FailureSpec(_message.Message):
     """consecutive crashes without progress that end the job"""
     stall_timeout_s: _builtins.float
     """minimum of all times that a worker may be without progress"""
+    allow_gaps: _builtins.bool
+    """of topics: continue without records that brokers have removed"""
     def __init__(
         self,
         *,
@@ -457,10 +460,11 @@ class FailureSpec(_message.Message):
         allow_dead_letters: _builtins.bool = ...,
         worker_crashes: _builtins.int = ...,
         stall_timeout_s: _builtins.float = ...,
+        allow_gaps: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_dead_letters", b"allow_dead_letters", "stall_timeout_s", b"stall_timeout_s", "task_attempts", b"task_attempts", "worker_crashes", b"worker_crashes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_dead_letters", b"allow_dead_letters", "allow_gaps", b"allow_gaps", "stall_timeout_s", b"stall_timeout_s", "task_attempts", b"task_attempts", "worker_crashes", b"worker_crashes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

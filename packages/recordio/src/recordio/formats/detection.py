@@ -5,10 +5,12 @@ from __future__ import annotations
 from recordio.errors import RecordError, UnknownFormat
 from recordio.formats.chunks import MAGIC
 from recordio.formats.csvfile import CsvSource, is_json
+from recordio.formats.kafka_range import KafkaSource
 from recordio.formats.parquet import MAGIC as PARQUET_MAGIC
 from recordio.formats.parquet import ParquetSource
 from recordio.formats.recordfile import RecordIOSource
 from recordio.formats.tfrecord import TFRecordSource, looks_like_tfrecord
+from recordio.kafka.addresses import is_kafka
 from recordio.source import Source
 from recordio.storage.range_cache import RangeCache
 from recordio.storage.stream import is_gzip, streaming
@@ -26,7 +28,8 @@ def open_source(
 
     Args:
         uri: the path or URI.
-        format: recordio, tfrecord, csv or parquet; None to detect it by name and content.
+        format: recordio, tfrecord, csv or parquet; None to detect it by name and content. A range
+            of a topic of Kafka has no other one.
         csv_header: whether the first line of a CSV file names its columns.
         version: the version that the file must have; if empty, the source keeps to the version
             that it reads first.
@@ -36,6 +39,8 @@ def open_source(
         UnreadableFile: the file cannot be opened.
         RecordError: the format is unknown.
     """
+    if is_kafka(uri):
+        return KafkaSource(uri, version, cache)
     match format or sniff(uri):
         case "recordio":
             return RecordIOSource(uri, version, cache)

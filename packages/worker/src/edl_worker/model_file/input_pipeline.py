@@ -69,6 +69,14 @@ def reading_error(error: Exception) -> EdlError:
             remedy="Save a table as CSV, or convert the data: edl data convert --help lists what "
             "it reads. If the name is unusual, give --data-format.",
         )
+    if isinstance(error, recordio.LostRecords):
+        return EdlError(
+            ErrorCode.DATA_NOT_FOUND,
+            error.reason,
+            where=error.uri,
+            remedy="Keep records longer (retention.ms of the topic), and train faster. "
+            "--allow-gaps continues without them, and reports what was lost.",
+        )
     damaged = not isinstance(error, OSError | recordio.UnreadableFile)
     return EdlError(
         ErrorCode.DATA_DAMAGED if damaged else ErrorCode.DATA_UNREADABLE,

@@ -15,6 +15,8 @@ from edl.core.options.table import BY_NAME
 from edl.core.platforms import KUBERNETES, PLATFORMS
 from edl.core.problem import usage
 from edl_runtime.image_names import pinned_name
+from recordio.errors import RecordError
+from recordio.kafka import addresses
 
 IMAGE_OPTIONS = ("image", "builder", "repository")
 """Options that ask for an image."""
@@ -190,11 +192,39 @@ def _check_training(given: Mapping[str, Given], values: Mapping[str, Any]) -> No
     ):
         if not condition:
             _needs(option, needed, given)
+    _check_topics(given, values)
     if values["window"] is not None and (epochs := given.get("num_epochs")) and epochs.explicit:
         raise usage(
             "--num-epochs cannot be combined with --window: a stream has no end to begin again at",
             where=epochs.where,
             remedy="Leave one out; edl stop ends a stream.",
+        )
+
+
+def _check_topics(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
+    """Check that a stream is of topics or of files, and that ``--allow-gaps`` is for topics."""
+    data = values["data"] or ()
+    topics = [uri for uri in data if addresses.is_kafka(uri)]
+    if not topics or values["window"] is None:
+        _needs("allow_gaps", "--window and a topic as --data", given)
+    for uri in topics:
+        try:
+            named = addresses.parse(uri)
+        except RecordError as error:
+            raise usage(
+                f"--data: {error}", where=given["data"].where, remedy="Correct the address."
+            ) from None
+        if values["window"] is not None and isinstance(named, addresses.PartitionRange):
+            raise usage(
+                f"{uri} is a range of a topic, which gets no new records",
+                where=given["data"].where,
+                remedy="Name the topic; or leave --window out, to train on the range alone.",
+            )
+    if values["window"] is not None and topics and len(topics) < len(data):
+        raise usage(
+            "a stream is of files or of topics, not of both",
+            where=given["data"].where,
+            remedy="Train on one of them; or write both to one topic.",
         )
 
 

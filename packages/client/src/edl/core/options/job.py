@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edl.core.options.option import Option, declare
+from edl.core.options.option import TRAIN, Option, declare
 from edl.core.options.value_types import Choice, Duration, Flag, Integer, Text, WorkerRange, Workers
 from edl.core.platforms import DOCKER, PLATFORMS, PROCESSES
 
@@ -57,6 +57,16 @@ class JobOptions:
             "Continue without the tasks that failed every attempt, and report them.",
             default=False,
             spec="failures.allow_dead_letters",
+        )
+    )
+    allow_gaps: bool = declare(
+        Option(
+            Flag(),
+            "Train on a topic of Kafka that lost records before they trained: continue after them, "
+            "and report them.",
+            default=False,
+            verbs=TRAIN,
+            spec="failures.allow_gaps",
         )
     )
     stall_timeout: float = declare(

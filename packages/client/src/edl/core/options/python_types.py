@@ -109,6 +109,7 @@ class TrainOptions(SharedOptions, total=False):
     keep_checkpoints: int
     tensorboard_dir: PathOrUri
     profile: int | str | StepRange
+    allow_gaps: bool
     git_credential: str
     server_resources: str | dict[str, str]
     yes: bool

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import recordio
-from edl_master.adapters import stream_files
-from edl_master.adapters.stream_files import SplitLog, StreamFiles
+from edl_master.adapters import split_log, stream_source
+from edl_master.adapters.split_log import SplitLog
+from edl_master.adapters.stream_source import StreamSource, open_stream
 from edl_master.core.effects import Range
 from edl_master.core.windows import Split
 from edl_proto.errors import EdlError, ErrorCode
@@ -37,9 +38,9 @@ class Folder:
         os.rename(self.data / f".{name}", self.data / name)
         return str(self.data / name)
 
-    def open(self) -> StreamFiles:
+    def open(self) -> StreamSource:
         """Open the stream as a new master does."""
-        return StreamFiles([str(self.data)], "", SplitLog(self.log))
+        return open_stream([str(self.data)], "", SplitLog(self.log))
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def fail(error: pytest.ExceptionInfo[EdlError]) -> tuple[ErrorCode.ValueType, st
 
 
 def test_the_first_records_are_kept(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_files, "_SAMPLE_BYTES", 10)
+    monkeypatch.setattr(stream_source, "_SAMPLE_BYTES", 10)
     folder.add("a.recordio")
     os.remove(folder.add("removed.recordio", "0"))
     first = folder.add("b.recordio", "12345", "67890", "1")
@@ -141,7 +142,7 @@ def test_a_full_disk_leaves_no_half_line_in_the_log(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(stream_files, "flush", fail_to_flush)
+        patch.setattr(split_log, "flush", fail_to_flush)
         with pytest.raises(OSError, match="No space left"):
             stream.discover()
     assert stream.discover()[0] == (Split(1, second, 1),)
@@ -157,7 +158,7 @@ def test_what_the_first_files_differ_in_is_reported(folder: Folder) -> None:
 
 
 def test_a_place_that_cannot_be_listed_is_an_error_of_the_data(tmp_path: Path) -> None:
-    stream = StreamFiles(["nowhere://bucket/in"], "", SplitLog(tmp_path / "splits.jsonl"))
+    stream = open_stream(["nowhere://bucket/in"], "", SplitLog(tmp_path / "splits.jsonl"))
     with pytest.raises(EdlError) as error:
         stream.compare(None)
     assert error.value.code is ErrorCode.DATA_UNREADABLE
@@ -168,14 +169,14 @@ def test_a_lost_order_is_an_error_and_not_another_order(folder: Folder) -> None:
     folder.add("a.recordio", "1")
     with pytest.raises(EdlError) as error:
         folder.open().reopen(2, 3)
-    what = "the order of the stream's files is lost: 0 of 3 are known"
+    what = "the order of the stream's data is lost: 0 of 3 splits are known"
     assert fail(error) == (ErrorCode.CHECKPOINT_DAMAGED, what)
 
 
 def test_a_stream_begins_with_a_file(folder: Folder) -> None:
     with pytest.raises(EdlError) as error:
         folder.open().compare(None)
-    assert fail(error) == (ErrorCode.DATA_NOT_FOUND, "the stream has no file yet")
+    assert fail(error) == (ErrorCode.DATA_NOT_FOUND, "the stream has no records yet")
 
 
 def test_the_first_file_says_which_columns_all_have(folder: Folder) -> None:
