@@ -176,10 +176,15 @@ def test_trees_without_xgboost_are_refused_before_rows_are_read(
 
 
 def test_large_tables_are_read_less_often() -> None:
+    def plan(rows: int, columns: int = 5, **options: Any) -> dict[str, Any]:
+        schema = {"rows": rows, "columns": [{}] * columns}
+        return plan_rounds(schema, params, options, "zoo", Path())
+
     params: dict[str, Any] = {"num_boost_round": 50}
-    settings = plan_rounds(1_000_000, params, {}, "zoo", Path())
+    settings = plan(1_000_000)
     assert (settings["num_epochs"], params["rounds_per_epoch"]) == (2, 25)
-    assert plan_rounds(100, {}, {}, "zoo", Path())["num_epochs"] == 100
-    assert settings["stall_timeout"] == 2000
-    given = {"stall_timeout": "9m"}
-    assert "stall_timeout" not in plan_rounds(1_000_000, {}, given, "zoo", Path())
+    assert settings["stall_timeout"] == plan(1_000_000, 20)["stall_timeout"] == 2000
+    assert plan(1_000_000, 200)["stall_timeout"] == 20_000
+    assert "stall_timeout" not in plan(1_000_000, stall_timeout="9m")
+    params = {}
+    assert (plan(100)["num_epochs"], plan(100)["stall_timeout"]) == (100, 60)

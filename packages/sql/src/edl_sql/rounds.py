@@ -14,8 +14,11 @@ from edl_sql.zoos import OWN_ZOO, copy_with_xgboost
 _PROCESSES = "processes"
 _ROUNDS = 100
 _MAX_RECORDS = 2_000_000
-_MIN_ROWS_PER_S = 500
-"""Of a worker that reads all rows and grows trees, on a slow machine."""
+_MIN_VALUES_PER_S = 10_000
+"""Of a worker that reads all rows and grows trees: a twentieth of what it reads in a second of
+processor time, since other processes may use the processors, too."""
+_MIN_COLUMNS = 20
+"""With fewer, growing trees and predicting with them takes longer than reading."""
 _OF_EPOCHS = ("num_epochs", "minibatch_size", "records_per_task", "local_steps", "optimizer")
 
 
@@ -51,16 +54,22 @@ def check_rounds(statement: Train, options: Mapping[str, Any], *, in_rounds: boo
 
 
 def plan_rounds(
-    rows: int, params: dict[str, Any], options: Mapping[str, Any], zoo: str, folder: Path
+    schema: Mapping[str, Any],
+    params: dict[str, Any],
+    options: Mapping[str, Any],
+    zoo: str,
+    folder: Path,
 ) -> dict[str, Any]:
     """Return the options of a job in which each epoch is one minibatch of all rows.
 
     Args:
+        schema: of the rows.
         params: of the model; what depends on the number of rows is added.
         options: that the user chose for the job.
         zoo: that has the model.
         folder: for files of the job.
     """
+    rows = int(schema["rows"])
     if "seed" in options:
         params.setdefault("seed", options["seed"])
     rounds = params.setdefault("num_boost_round", _ROUNDS)
@@ -72,7 +81,8 @@ def plan_rounds(
         "local_steps": 2,
     }
     if "stall_timeout" not in options:
-        planned["stall_timeout"] = max(60.0, rows / _MIN_ROWS_PER_S)
+        columns = max(_MIN_COLUMNS, len(schema["columns"]))
+        planned["stall_timeout"] = max(60.0, rows * columns / _MIN_VALUES_PER_S)
     is_here = options.get("platform", _PROCESSES) == _PROCESSES
     if zoo == str(OWN_ZOO) and not is_here:  # the image that is made of it needs XGBoost
         planned["model_zoo"] = copy_with_xgboost(folder / "zoo")

@@ -71,9 +71,7 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
             "model_zoo": zoo,
         }
         if in_rounds:
-            settings |= plan_rounds(
-                schema["rows"], statement.params, chosen_options, zoo, Path(folder)
-            )
+            settings |= plan_rounds(schema, statement.params, chosen_options, zoo, Path(folder))
         context.report(
             f"{plural(schema['rows'], 'row')}, {plural(settings['num_epochs'], 'epoch')}"
         )
