@@ -17,6 +17,7 @@ from edl.plugins.submissions import names
 from edl.plugins.texts import did_you_mean
 from edl_keras.callbacks import SortedCallbacks, sort_callbacks
 from edl_keras.errors import check_platform, kind_of, wrong_argument, wrong_model
+from edl_keras.fit_checks import check_fit, check_source
 from edl_keras.fit_data import (
     ArrayData,
     fit_labels,
@@ -128,6 +129,7 @@ def plan_fit(model: keras.Model, x: Any, y: Any, options: dict[str, Any]) -> Fit
     _check_model(model)
     own = {name: options.get(name, default) for name, default in KERAS_ARGUMENTS.items()}
     rest = {name: value for name, value in options.items() if name not in own}
+    check_source(x, rest)
     _check_options(rest)
     rest = {name: value for name, value in rest.items() if name not in _NOT_TAKEN}
     if x is None:
@@ -144,6 +146,7 @@ def plan_fit(model: keras.Model, x: Any, y: Any, options: dict[str, Any]) -> Fit
         validation = fit_labels(read_validation_data(own["validation_data"]), model)
     else:
         data, validation = split_data(data, own["validation_split"])
+    check_fit(model, data, x)
     if own["class_weight"]:
         data = weigh_classes(data, own["class_weight"])
     if validation is not None and (data.weights is None) != (validation.weights is None):

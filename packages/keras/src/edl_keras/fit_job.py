@@ -19,6 +19,7 @@ from edl.plugins.jobs import JobWatcher, SilentDisplay, api, change, job_catalog
 from edl.plugins.submissions import WorkerRange
 from edl_keras.callbacks import Callback, LocalCallbacks
 from edl_keras.errors import wrong_model
+from edl_keras.fit_checks import name_in_fit
 from edl_keras.history import EpochDisplay
 from edl_keras.trained_weights import load_weights
 from edl_runtime.local import job_directory
@@ -220,13 +221,12 @@ class FitJob:
         assert status.failure is not None
         error = error_of(status.failure)
         steps = backend.continuation.next_steps(status)
-        if status.epochs_done or not error.remedy.endswith(steps):
-            return error
-        self._clean()
-        remedy = f"{error.remedy.removesuffix(steps)}Then call fit again."
-        return EdlError(
-            error.code, error.what, where=error.where, remedy=remedy, detail=error.detail
-        )
+        remedy = error.remedy
+        if not status.epochs_done and remedy.endswith(steps):
+            self._clean()
+            remedy = f"{remedy.removesuffix(steps)}Then call fit again."
+        what, remedy = name_in_fit(error.what), name_in_fit(remedy)
+        return EdlError(error.code, what, where=error.where, remedy=remedy, detail=error.detail)
 
 
 @for_python

@@ -24,7 +24,7 @@ def check_adapted(layers: Iterable[tuple[keras.layers.Layer, str]]) -> None:
         EdlError: MODEL_CONTRACT.
     """
     for layer, place in layers:
-        if isinstance(layer, keras.layers.Normalization) and _has_initial_state(layer):
+        if isinstance(layer, keras.layers.Normalization) and is_unadapted(layer):
             raise EdlError(
                 ErrorCode.MODEL_CONTRACT,
                 f"Normalization {layer.name} was never adapted: it subtracts 0 and divides by 1, "
@@ -34,7 +34,8 @@ def check_adapted(layers: Iterable[tuple[keras.layers.Layer, str]]) -> None:
             )
 
 
-def _has_initial_state(layer: keras.layers.Normalization) -> bool:
+def is_unadapted(layer: keras.layers.Normalization) -> bool:
+    """Return whether a layer normalizes with its initial mean and variance."""
     if layer.input_mean is not None or not layer.built:
         return False
     mean, variance = layer.adapt_mean.numpy(), layer.adapt_variance.numpy()
