@@ -26,6 +26,7 @@ from edl_tune.core.search_space import (
         ("true,false", ValueChoice((True, False))),
         ("None,0.5", ValueChoice((None, 0.5))),
         ("7", ValueChoice((7,))),
+        ("[64], [64, 32]", ValueChoice(([64], [64, 32]))),
         ("1..4", ValueRange(1, 4)),
         ("16..256/16", ValueRange(16, 256, 16)),
         ("0..0.5", ValueRange(0.0, 0.5)),
@@ -56,7 +57,7 @@ def test_values_are_read(text: object, domain: object) -> None:
         ("1..x", "is no range"),
         ("log:5", "is no range"),
         ("3,3", "is there twice"),
-        ([[1], [2]], "neither a number nor a text"),
+        ([{}], "no number, text or list"),
     ],
 )
 def test_wrong_values_are_told(text: object, what: str) -> None:

@@ -77,6 +77,16 @@ def test_a_grid_tries_each_value_once(tmp_path: Path) -> None:
     assert study.best.values == {"x": 0.4}
 
 
+@pytest.mark.parametrize("sampler", ["tpe", "random", "grid"])
+def test_lists_are_values(tmp_path: Path, sampler: str) -> None:
+    units = Hyperparameter("units", ValueChoice(([64], [64, 32])))
+    plan = make_plan(space=(units,), sampler=sampler, trials=2)
+    store = OptunaStore(tmp_path / "j", plan)
+    values = [store.propose().values["units"] for _ in range(2)]
+    assert all(value in ([64], [64, 32]) for value in values)
+    assert [trial.values["units"] for trial in read_store(tmp_path / "j", plan)] == values
+
+
 def test_two_kills_before_a_trial_has_its_values_leave_no_gap(tmp_path: Path) -> None:
     plan, jobs = make_plan(parallel=1), FakeJobs()
     file = tmp_path / "journal"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edl.plugins.data import absolute
-from edl.plugins.errors import Problem, error_of, usage
+from edl.plugins.errors import EdlError, Problem, error_of, usage
 from edl.plugins.jobs import JobSubmitter
 from edl.plugins.options import BY_NAME, Given, Option, Verb, command_section, gather, options_of
 from edl.plugins.submissions import Submission, names
@@ -152,9 +152,15 @@ def complete(plan: StudyPlan, submitter: JobSubmitter) -> StudyPlan:
     first = {each.name: each.domain.first for each in plan.space}
     options = options_with(plan, first) | {"output": plan.output, "name": f"{plan.name}-0000"}
     flags = {name: Given(value, _place(name)) for name, value in options.items()}
-    checked = submitter.prepare(Verb.TRAIN, flags)
-    _check_platform(checked.job)
-    facts = submitter.dry_run(checked).facts
+    try:
+        checked = submitter.prepare(Verb.TRAIN, flags)
+        _check_platform(checked.job)
+        facts = submitter.dry_run(checked).facts
+    except EdlError as error:
+        name = error.where.removeprefix("--params, ")
+        if name in plan.search:
+            error.where = f"--search {name}"
+        raise
     try:
         check_reported(plan.objective, facts.get("metrics") or ())
         asked = [from_dict(each) for each in facts.get("search_space") or ()]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import optuna
 from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
@@ -64,7 +65,8 @@ class OptunaStore:
 
     def trials(self) -> Sequence[Trial]:
         """Return all trials by number; see ``TrialStore``."""
-        return [_read(each) for each in self._study.get_trials(deepcopy=False)]
+        space = {each.name: each for each in self._plan.space}
+        return [_read(each, space) for each in self._study.get_trials(deepcopy=False)]
 
     def propose(self) -> Trial:
         """Return a new trial; see ``TrialStore``."""
@@ -130,7 +132,8 @@ def _sampler(plan: StudyPlan, number: int) -> BaseSampler:
         case "random":
             return RandomSampler(seed)
         case "grid":
-            return GridSampler({k: list(v) for k, v in grid_of(plan.space).items()}, plan.seed)
+            grid = {name: list(map(_text_of, vs)) for name, vs in grid_of(plan.space).items()}
+            return GridSampler(grid, plan.seed)
         case _:
             return TPESampler(seed=seed, constant_liar=plan.parallel > 1)
 
@@ -144,8 +147,9 @@ def _pruner(plan: StudyPlan) -> optuna.pruners.BasePruner:
 def _suggest_one(trial: optuna.Trial, each: Hyperparameter) -> Value:
     domain = each.domain
     if not isinstance(domain, ValueRange):
-        chosen: Value = trial.suggest_categorical(each.name, list(domain.values))
-        return chosen
+        # Optuna keeps no lists: their texts stand for them.
+        chosen = trial.suggest_categorical(each.name, [_text_of(value) for value in domain.values])
+        return _value_of(each, chosen)
     if domain.is_integer:
         step, low, high = int(domain.step or 1), int(domain.low), int(domain.high)
         return trial.suggest_int(each.name, low, high, step=step, log=domain.is_log)
@@ -154,12 +158,21 @@ def _suggest_one(trial: optuna.Trial, each: Hyperparameter) -> Value:
     )
 
 
-def _read(trial: FrozenTrial) -> Trial:
+def _text_of(value: Value) -> Any:
+    return str(value) if isinstance(value, list) else value
+
+
+def _value_of(each: Hyperparameter, stored: Any) -> Value:
+    values = each.domain.values or ()
+    return next((v for v in values if isinstance(v, list) and str(v) == stored), stored)
+
+
+def _read(trial: FrozenTrial, space: Mapping[str, Hyperparameter]) -> Trial:
     attributes = trial.user_attrs
     state = TrialState.STOPPED if attributes.get(_STOPPED) else _STATES[trial.state]
     return Trial(
         trial.number,
-        dict(trial.params),
+        {name: _value_of(space[name], value) for name, value in trial.params.items()},
         state if trial.state.is_finished() else TrialState.OPEN,
         dict(trial.intermediate_values),
         bool(attributes.get(_PRUNED)),

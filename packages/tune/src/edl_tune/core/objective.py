@@ -17,6 +17,8 @@ _MAX = re.compile(
 )
 _MIN = re.compile(r"loss|error|mse|mae|mape|msle|rmse|crossentropy|hinge|divergence|perplexity")
 
+_USUAL = tuple(PREFIX + name for name in ("accuracy", "loss", "auc", "precision", "recall", "mae"))
+
 
 @dataclass(frozen=True, slots=True)
 class Objective:
@@ -58,7 +60,7 @@ def read_objective(name: str, direction: str | None) -> Objective:
     raise usage(
         f"{name} does not say whether more of it is better",
         where="--objective",
-        remedy="Give --direction max or --direction min, too.",
+        remedy=f"{did_you_mean(name, _USUAL)} Give --direction max or min for other names.".strip(),
     )
 
 

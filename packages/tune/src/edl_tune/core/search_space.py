@@ -1,7 +1,7 @@
 """The search space of a study: hyperparameters with their ranges, and how people write them.
 
-``units=32,64,128`` is a choice, ``layers=1..4`` a range, ``learning_rate=log:1e-4..1e-1`` a
-logarithmic one, and ``dropout=0..0.5/0.1`` one with steps.
+``units=32,64,128`` and ``hidden_units=[64],[64, 32]`` are choices, ``layers=1..4`` a range,
+``learning_rate=log:1e-4..1e-1`` a logarithmic one, and ``dropout=0..0.5/0.1`` one with steps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from typing import Any, TypeAlias
 
 from edl.plugins.errors import usage
 
-Value: TypeAlias = bool | int | float | str | None
+Value: TypeAlias = bool | int | float | str | list[Any] | None
+"""A value of a hyperparameter; lists are those of choices, such as ``[64, 32]``."""
+
+_VALUES = (bool, int, float, str, list, type(None))
 
 EXAMPLE = "--search units=32,64,128 --search learning_rate=log:1e-4..1e-1"
 
@@ -165,7 +168,7 @@ def read_domain(value: object, where: str) -> ValueRange | ValueChoice:
         return _choice(list(value), where)
     text = str(value).strip()
     if ".." not in text and not text.startswith("log:"):
-        return _choice([_literal(part) for part in text.split(",") if part.strip()], where)
+        return _choice(_literals(text), where)
     matched = _RANGE.fullmatch(text)
     if matched is None:
         raise usage(
@@ -202,11 +205,9 @@ def _choice(values: Sequence[Any], where: str) -> ValueChoice:
     if not values:
         raise usage("there are no values", where=where, remedy=f"For example: {EXAMPLE}")
     for value in values:
-        if not isinstance(value, bool | int | float | str | None):
+        if not isinstance(value, _VALUES):
             raise usage(
-                f"{value!r} is neither a number nor a text",
-                where=where,
-                remedy="Write simple values.",
+                f"{value!r} is no number, text or list", where=where, remedy="Write simple values."
             )
         if values.count(value) > 1:
             raise usage(f"{value!r} is there twice", where=where, remedy="Keep one.")
@@ -220,7 +221,15 @@ def _literal(text: str) -> Value:
         value = ast.literal_eval({"true": "True", "false": "False"}.get(word, word))
     except (ValueError, SyntaxError):
         return word
-    return value if isinstance(value, bool | int | float | str | None) else word
+    return value if isinstance(value, _VALUES) else word
+
+
+def _literals(text: str) -> list[Value]:
+    """Return the values of a text with commas: ``32, 64``, ``adam, sgd`` or ``[64], [64, 32]``."""
+    try:
+        return list(ast.literal_eval(f"[{text}]"))
+    except (ValueError, SyntaxError):  # words without quotes
+        return [_literal(part) for part in text.split(",") if part.strip()]
 
 
 def grid_of(space: Sequence[Hyperparameter]) -> dict[str, Sequence[Value]]:
@@ -232,7 +241,7 @@ def grid_of(space: Sequence[Hyperparameter]) -> dict[str, Sequence[Value]]:
             raise usage(
                 f"{each.name} has no steps, so a grid of it has no end",
                 where=f"--search {each.name}={each.domain}",
-                remedy=f"List its values, or write a step: {each.name}={each.domain}/0.1",
+                remedy="List its values, as in 0.001,0.01,0.1; or give it a step: 0..0.5/0.1.",
             )
         grid[each.name] = values
     return grid
