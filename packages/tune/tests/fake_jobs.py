@@ -7,6 +7,7 @@ from typing import Any
 
 from edl_tune.core.search_space import Value
 from edl_tune.core.trials import SeenJob, Trial, TrialJobPhase, TrialResult
+from edl_tune.ports import PAUSE
 
 EPOCHS = 3
 
@@ -91,7 +92,8 @@ class FakeJobs:
         )
         reason = self.fail.get(number, "")
         failure = None if phase is not TrialJobPhase.FAILED else reason
-        return SeenJob(phase, seen, result, failure, is_of_values=reason == "NaN")
+        is_paused = self.stopped.get(number) == PAUSE
+        return SeenJob(phase, seen, result, failure, reason == "NaN", is_paused)
 
     def start(self, number: int, values: Mapping[str, Value]) -> None:
         if self.phases.get(number, TrialJobPhase.MISSING) is not TrialJobPhase.MISSING:

@@ -154,6 +154,19 @@ def test_jobs_that_the_command_has_stopped_go_on_with_the_next_one(tmp_path: Pat
     assert {trial.state for trial in study.trials} == {TrialState.COMPLETE}
 
 
+def test_a_trial_that_a_person_stops_between_two_commands_is_given_up(tmp_path: Path) -> None:
+    plan, jobs, file = make_plan(), FakeJobs(), tmp_path / "j"
+    with pytest.raises(Killed):
+        run(file, plan, jobs, Calls(8))
+    jobs.stop(0, "edl stop")
+    study = run(file, plan, jobs)
+    assert jobs.resumptions == {}
+    assert [trial.state for trial in study.trials] == [
+        TrialState.STOPPED,
+        *[TrialState.COMPLETE] * 3,
+    ]
+
+
 def test_a_job_that_is_lost_again_and_again_is_given_up(tmp_path: Path) -> None:
     class Lost(FakeJobs):
         def look(self, number: int) -> SeenJob:

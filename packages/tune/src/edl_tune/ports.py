@@ -8,6 +8,9 @@ from typing import Protocol
 from edl_tune.core.search_space import Value
 from edl_tune.core.trials import SeenJob, Trial, TrialResult, TrialState
 
+PAUSE = "edl tune was stopped"
+"""The reason with which a command stops jobs that the next one continues."""
+
 
 class TrialJobs(Protocol):
     """The jobs of a study's trials, by the trials' numbers."""
@@ -35,7 +38,10 @@ class TrialJobs(Protocol):
         """
 
     def stop(self, number: int, reason: str) -> None:
-        """Ask a job to stop; harmless if it is over, or if its master does not answer."""
+        """Ask a job to stop; harmless if it is over, or if its master does not answer.
+
+        A job that was stopped last with the reason ``PAUSE`` MUST be seen as paused.
+        """
 
 
 class TrialStore(Protocol):

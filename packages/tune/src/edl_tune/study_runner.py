@@ -24,7 +24,7 @@ from edl_tune.core.study import (
     TrialProposed,
 )
 from edl_tune.core.trials import SeenJob, Trial, TrialJobPhase, TrialResult
-from edl_tune.ports import TrialJobs, TrialStore
+from edl_tune.ports import PAUSE, TrialJobs, TrialStore
 
 POLL_S = 0.5
 
@@ -82,7 +82,7 @@ class StudyRunner:
     def stop_jobs(self) -> None:
         """Stop the jobs of all open trials; the next command continues them."""
         for trial in self.study.open:
-            self._jobs.stop(trial.number, "the study was stopped")
+            self._jobs.stop(trial.number, PAUSE)
 
     def _look(self) -> None:
         for trial in self.study.open:

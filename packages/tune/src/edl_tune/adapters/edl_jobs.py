@@ -17,6 +17,7 @@ from edl_runtime.model.model_params import parse_params
 from edl_tune.core.plan import StudyPlan
 from edl_tune.core.search_space import Value, ValueTarget
 from edl_tune.core.trials import SeenJob, TrialJobPhase, TrialResult
+from edl_tune.ports import PAUSE
 
 HP = "hp"
 """The parameter of model functions that gets what they ask for."""
@@ -29,7 +30,7 @@ _PHASES = {
     JobState.NOT_STARTED: TrialJobPhase.LOST,
 }
 _OF_VALUES = ("NAN_LOSS",)
-_ENDED = "EvaluationEnded"
+_ENDED, _STOPPED = "EvaluationEnded", "JobStopped"
 _NUMBER = re.compile(r"Evaluation (\d+)")
 _LEARNING_RATE = "learning-rate"
 
@@ -53,6 +54,7 @@ class EdlJobs:
         self._submitter = submitter
         self._say = say
         self._evaluations: dict[int, dict[int, Mapping[str, float]]] = {}
+        self._stops: dict[int, str] = {}
         self._read: dict[int, int] = {}
 
     def name(self, number: int) -> str:
@@ -116,12 +118,15 @@ class EdlJobs:
             _result(status),
             failure,
             failure is not None and failure.code in _OF_VALUES,
+            PAUSE in self._stops.get(number, ""),
         )
 
     def _note(self, number: int, events: Any) -> None:
         found = self._evaluations.setdefault(number, {})
         for event in events:
             self._read[number] = max(self._read.get(number, 0), event.number)
+            if event.kind == _STOPPED:
+                self._stops[number] = event.message
             if event.kind == _ENDED and (metrics := _metrics(event)):
                 found[_number(event)] = metrics
 

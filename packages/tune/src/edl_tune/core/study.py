@@ -224,8 +224,7 @@ class Study:
                 return [*self._report(trial, job), self._complete(trial, job)]
             case TrialJobPhase.FAILED:
                 return [*self._report(trial, job), self._fail(trial, job)]
-            case TrialJobPhase.STOPPED if trial.number in self._started:
-                # By a person: what this command stops is pruned, or the command ends with it.
+            case TrialJobPhase.STOPPED if not job.is_paused:
                 return [self._finish(trial, TrialState.STOPPED, job, "its job was stopped")]
             case TrialJobPhase.STOPPED | TrialJobPhase.LOST:
                 return self._resume(trial, job)

@@ -87,6 +87,7 @@ class SeenJob:
         evaluations: the metrics of each evaluation so far, by its number from 1.
         result: the numbers so far, without the objective.
         failure: why it has failed: the sentence, the place and the remedy.
+        is_paused: a command has stopped the job to continue it later.
         is_of_values: the failure may come from the trial's values, as a loss that is no number.
     """
 
@@ -95,6 +96,7 @@ class SeenJob:
     result: TrialResult = field(default_factory=TrialResult)
     failure: Any = None
     is_of_values: bool = False
+    is_paused: bool = False
 
 
 def is_number(value: float | None) -> bool:
