@@ -235,6 +235,8 @@ def test_the_way_a_model_was_trained() -> None:
         ('DROP MODEL "my m"', "not a name for a model", '"my m"'),
         ("DROP TABLE t", "edl sql does not send DROP", "DROP TABLE"),
         ("DESCRIBE m n", "n is not expected here", "n"),
+        ("SELCT 1", "no statement begins with SELCT", "SELCT 1"),
+        ("PRAGMA t", "edl sql does not send PRAGMA", "PRAGMA t"),
     ],
 )
 def test_a_mistake_is_marked(text: str, what: str, marked: str) -> None:

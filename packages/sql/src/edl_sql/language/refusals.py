@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from edl.plugins.errors import Problem
+from edl.plugins.texts import did_you_mean
 from edl_sql.language.tokens import SqlToken, is_word, mistake
 
 _BEST = "The nearest is to PREDICT every choice, and to take the best in a SELECT."
@@ -33,8 +34,11 @@ _OF_DATABASES = (
 )
 
 
+_FIRST_WORDS = ("CREATE", "DESCRIBE", "DROP", "SELECT", "SHOW", "WITH")
+
+
 def refuse_of_databases(text: str, word: SqlToken) -> None:
-    """Refuse a statement that begins with a word that only the clients of databases take."""
+    """Refuse a statement that begins with a word for clients of databases, or a misspelt one."""
     if is_word(word, *_OF_DATABASES):
         raise mistake(
             f"edl sql does not send {word.text.upper()} to the database",
@@ -42,6 +46,9 @@ def refuse_of_databases(text: str, word: SqlToken) -> None:
             word.start,
             "Use the database's own client, such as psql, mysql or sqlite3.",
         )
+    meant = did_you_mean(word.text.upper(), _FIRST_WORDS)
+    if meant and not is_word(word, *_FIRST_WORDS):
+        raise mistake(f"no statement begins with {word.text}", text, word.start, meant)
 
 
 def refuse_foreign(text: str, words: Sequence[SqlToken]) -> None:
