@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -164,3 +165,12 @@ def test_statements_cannot_write_into_it(
     (model / "statement.json").write_text(json.dumps(about))
     assert run(["sql", "--db", "duckdb://", "-e", statement]) == 2
     assert "edl only reads DuckDB" in capsys.readouterr().err
+
+
+def test_a_file_of_sqlite_needs_no_extension_of_duckdb(convert: Call) -> None:
+    with sqlite3.connect("my.db") as database:
+        database.execute("CREATE TABLE t (a INT)")
+    database.close()
+    refused = convert("SELECT * FROM t", url="duckdb:///my.db", code=3)
+    assert "a database of SQLite" in refused.err
+    assert "Write sqlite:///my.db" in refused.err

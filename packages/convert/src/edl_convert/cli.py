@@ -53,7 +53,7 @@ password_file_option = option(
     "--from",
     default="",
     metavar="URL",
-    help="Database to convert from: postgresql://…, mysql://…, sqlite:///file.",
+    help="Database to convert from: postgresql://…, mysql://…, sqlite:///file, duckdb:///file.",
 )
 @option("--query", default="", metavar="SELECT", help="Query whose rows become records.")
 @password_file_option

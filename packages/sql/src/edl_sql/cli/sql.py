@@ -36,7 +36,7 @@ edl sql --db sqlite:///shop.db
     "--db",
     required=True,
     metavar="URL",
-    help="Database: postgresql://…, mysql://…, sqlite:///file.",
+    help="Database: postgresql://…, mysql://…, sqlite:///file, duckdb:///file.",
 )
 @argument("file", type=Path, default=None, metavar="[FILE]", help="File of statements.")
 @option("--execute", "-e", default="", metavar="STATEMENTS", help="The statements themselves.")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.dml import UpdateBase
 
 PASSWORD_VARIABLE = "EDL_DATABASE_PASSWORD"
-URL_EXAMPLES = "postgresql://user@host/database, mysql://user@host/database, sqlite:///file.db"
+URL_EXAMPLES = "postgresql://user@host/database, mysql://user@host/database, sqlite:///file.db, duckdb:///file.db"
 
 _DRIVERS = {
     "postgresql": "postgresql+psycopg",

@@ -23,6 +23,7 @@ _TABLES = """
     SELECT table_name FROM information_schema.tables
     WHERE table_type = ? AND lower(table_schema) = lower(coalesce(?, current_schema()))
 """
+_SQLITE = b"SQLite format 3\0"
 _SCHEMAS = "SELECT DISTINCT schema_name FROM information_schema.schemata"
 _PRIMARY_KEY = """
     SELECT unnest(constraint_column_names) FROM duckdb_constraints()
@@ -64,6 +65,15 @@ class DuckDBDialect(DefaultDialect):
                 "the DuckDB database file does not exist",
                 where=str(file),
                 remedy="duckdb:// alone reads the files that the query names.",
+            )
+        with file.open("rb") as content:  # for which DuckDB would download an extension
+            is_sqlite = content.read(len(_SQLITE)) == _SQLITE
+        if is_sqlite:
+            raise EdlError(
+                ErrorCode.DATA_UNREADABLE,
+                "the file is a database of SQLite",
+                where=str(file),
+                remedy=f"Write sqlite:///{url.database}",
             )
         return [str(file)], {"read_only": True}
 
