@@ -56,3 +56,12 @@ def test_other_images_get_the_numbers_of_the_first(edl: Call, tmp_path: Path) ->
     (photos / "dog").rename(photos / "fish")
     failed = edl("data", "convert", "photos", "--to", "fish.recordio", *given, code=2)
     assert "the class 'fish' has no number in the file of --labels" in failed.err
+
+
+def test_numbers_with_decimal_commas_are_named(edl: Call, tmp_path: Path) -> None:
+    rows = "".join(f"{number};{number},5;word{number};1\n" for number in range(30))
+    (tmp_path / "t.csv").write_text(f"age;income;city;y\n{rows}")
+    done = edl("data", "convert", "t.csv", "--to", "out", "--label", "y")
+    assert "warning: the column income has texts, such as '0,5'" in done.out
+    assert "decimal points" in done.out
+    assert done.out.count("warning") == 1

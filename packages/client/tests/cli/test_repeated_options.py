@@ -1,8 +1,9 @@
-"""Options that are given several times, and flags with values."""
+"""Options that are given several times, flags with values, and words in wrong places."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,3 +64,24 @@ def test_a_name_that_is_there_twice_is_named(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_flag_with_a_value(attempt: Attempt) -> None:
     done = attempt("train", "--shuffle", "false")
     assert_told(done, 2, "unexpected extra argument", "write --no-shuffle, for example")
+
+
+def test_of_several_values_the_last_counts_and_a_warning_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr("edl.cli.commands.click.echo", lambda text, err: told.append(text))
+    flags = read(monkeypatch, "--num-workers", "2", "--data", "a", "--data", "b", "--shuffle")
+    assert not told
+    flags = read(monkeypatch, "--num-workers", "2", "--num-workers", "3")
+    assert flags["num_workers"].value == "3"
+    assert told == ["warning: --num-workers is given more than once, and only the last one counts"]
+
+
+def test_parameters_that_the_shell_has_separated(attempt: Attempt) -> None:
+    done = attempt("train", "--params", "units=8", "rate=0.1", "depth=2")
+    assert_told(done, 2, "unexpected extra argument", '"NAME=VALUE, rate=0.1, depth=2"')
+
+
+def test_a_path_for_the_name_of_a_job(attempt: Attempt, tmp_path: Path) -> None:
+    assert_told(attempt("export", str(tmp_path)), 6, "takes the name of a job")

@@ -193,6 +193,7 @@ def convert(  # noqa: PLR0913  (the parameters are the options of the command)
             f"{plural(number, 'record')} in {posixpath.join(to, part) if part else to}"
             for part, number in done.records.items()
         ]
+        lines += [f"warning: {text}" for text in getattr(source, "warnings", ())]
         lines += [
             f"{part} is empty: --split drew none of the few records for it; try another --seed"
             for part, number in done.records.items()

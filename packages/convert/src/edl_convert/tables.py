@@ -33,6 +33,8 @@ from recordio.formats.csvfile import check_header
 _BATCH = 4096
 _CSV_BATCH = 512
 """Rows of a CSV file, whose cells may be long."""
+_SHOWN_VALUES = 200
+"""Values of a column that tell whether its texts are numbers."""
 _GUESSED_FROM = 50
 """Lines of a CSV file that its delimiter is guessed from."""
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -62,12 +64,23 @@ class CsvTableSource:
         self._chosen = choose(header, options.columns, options.label, files[0])
         self._header_line = header
         kinds = [Cell.EMPTY for _ in self._chosen.places]
+        seen: list[dict[str, None]] = [{} for _ in kinds]
         self.total: int | None = 0
         for batch in self._batches():
             self.total += len(batch)
-            columns = zip(*(row for _, row in batch), strict=True)
+            columns = list(zip(*(row for _, row in batch), strict=True))
+            for known, cells in zip(seen, columns, strict=True):
+                if len(known) < _SHOWN_VALUES:
+                    known.update(dict.fromkeys(filter(str.strip, cells)))
             kinds = [column_kind(*each) for each in zip(kinds, columns, strict=True)]
         self._kinds = kinds
+        self.warnings = tuple(
+            f"the column {name} has texts, such as {text!r}, and no numbers. {write_number(text)}, "
+            "if it is to have numbers."
+            for number, (name, kind) in enumerate(zip(self._chosen.names, kinds, strict=True))
+            if kind is Cell.TEXT and number != self._chosen.label
+            if (text := find_written_number(list(seen[number]))) is not None
+        )
         self.classes: Mapping[str, int] = {}
         self.image_shape = None
         if self._chosen.label is not None and options.numbers:

@@ -22,6 +22,7 @@ from recordio.description import (
 )
 
 _TRAINING = "the training data"
+_PREDICT = " An evaluation needs the labels; for rows without them: edl predict."
 
 
 def check(job: Submission) -> None:
@@ -51,7 +52,8 @@ def check(job: Submission) -> None:
                 ErrorCode.SHAPE_MISMATCH,
                 f"{file}: {compared.problem}",
                 where=file,
-                remedy=compared.remedy,
+                remedy=compared.remedy
+                + (_PREDICT if job.verb is Verb.EVALUATE and "lacks" in compared.problem else ""),
             )
 
 

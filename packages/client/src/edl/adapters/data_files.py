@@ -285,7 +285,11 @@ def _remedy_for_content(file: str) -> str:
     if file.endswith(ARRAY_SUFFIXES):
         return array_remedy(file)
     if zipfile.is_zipfile(file):
-        return "It is a zip archive: unpack it. Save a table of Excel or LibreOffice as CSV UTF-8."
+        with zipfile.ZipFile(file) as archive:
+            names = archive.namelist()
+        if any(name.startswith("xl/") or name == "content.xml" for name in names):
+            return "It is a workbook of Excel or LibreOffice: save the sheet as CSV UTF-8."
+        return "It is a zip archive: unpack it."
     return "Name the format with --data-format, or convert the data with edl data convert."
 
 

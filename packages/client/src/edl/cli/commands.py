@@ -5,7 +5,7 @@ Commands of other packages are made of the same: ``command``, ``option`` and ``a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Any
@@ -53,6 +53,15 @@ class EdlOption(click.Option):
 class EdlCommand(click.Command):
     """A command whose help begins with examples (its ``epilog``) and has sections."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given, rest = list(args), super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            _, _, order = self.make_parser(ctx).parse_args(given)
+            for flag in _find_repeated(order):
+                text = f"warning: {flag} is given more than once, and only the last one counts"
+                click.echo(text, err=True)
+        return rest
+
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_examples(formatter, self.epilog or "")
         self.format_usage(ctx, formatter)
@@ -64,6 +73,16 @@ class EdlCommand(click.Command):
             if record := param.get_help_record(ctx):
                 sections.setdefault(section, []).append(record)
         write_sections(formatter, sections)
+
+
+def _find_repeated(order: Sequence[click.Parameter]) -> list[str]:
+    """Return the options of one value that a command line has several times."""
+    single = [
+        each
+        for each in order
+        if isinstance(each, click.Option) and not (each.multiple or each.is_flag or each.count)
+    ]
+    return [each.opts[0] for each in dict.fromkeys(single) if single.count(each) > 1]
 
 
 def command(name: str, *, examples: str) -> Callable[[Callable[..., Any]], click.Command]:

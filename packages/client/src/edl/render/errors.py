@@ -142,6 +142,11 @@ def _usage(error: click.ClickException) -> Problem:
     if (word := re.search(r"unexpected extra argument \((true|false)\)", text, re.I)) is not None:
         on = word.group(1).lower() == "true"
         help_hint = f"A flag has no value: write --{'' if on else 'no-'}shuffle, for example."
+    elif "--params" in _option_names(context) and (
+        pairs := re.search(r"unexpected extra arguments? \((\w+=.*)\)$", text)
+    ):
+        more = ", ".join(pairs.group(1).split())
+        help_hint = f'Write all parameters as one value, in quotes: --params "NAME=VALUE, {more}".'
     elif "unexpected extra argument" in text:
         help_hint = (
             'Put each value after its option, and quote patterns: --data "train/*.recordio".'

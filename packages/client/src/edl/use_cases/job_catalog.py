@@ -12,6 +12,11 @@ from edl.core.suggestions import did_you_mean
 from edl.ports.job_backend import JobBackend, StatusReport
 from edl_proto.errors import EdlError, ErrorCode
 
+_PATH = (
+    "This is a path, and the command takes the name of a job, which edl list shows. A trained "
+    "model is complete as it is: edl predict --trained-model DIR."
+)
+
 
 class JobCatalog:
     """A catalog of all backends' jobs; as a context manager, it closes the backends.
@@ -68,7 +73,9 @@ class JobCatalog:
             ErrorCode.JOB_NOT_FOUND,
             f"there is no job named {name}",
             where=self.location,
-            remedy=did_you_mean(name, self.names()) or "edl list shows all jobs.",
+            remedy=_PATH
+            if "/" in name
+            else did_you_mean(name, self.names()) or "edl list shows all jobs.",
         )
 
     def recorded_status(self, name: str) -> StatusReport:

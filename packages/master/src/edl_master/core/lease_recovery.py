@@ -150,7 +150,8 @@ class LeaseRecovery:
                 self._set_aside(task, failure, reason, facts)
             case FailJob(final, reason):
                 self._ledger.add_dead_letter(task, failure)
-                line = f"Cannot continue without {place} ({reason}): {failure.what}"
+                # The job fails with the reason, which is then not told twice.
+                line = f"Cannot continue without {place} ({reason})"
                 self._emit(LogEvent("TaskDeadLettered", line, Severity.ERROR, facts))
                 self._outcome.fail(final)
 

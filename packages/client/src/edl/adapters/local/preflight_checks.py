@@ -12,7 +12,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from edl.adapters import data_columns, data_files, model_zoo, storage, trained_models
+from edl.adapters import (
+    data_columns,
+    data_files,
+    model_zoo,
+    storage,
+    table_rows,
+    trained_models,
+)
 from edl.adapters.local import launcher
 from edl.core.locations import scheme
 from edl.core.options import Verb
@@ -40,6 +47,8 @@ def check(job: Submission) -> None:
     data_files.check(job.data, job.data_format, "--data")
     if job.validation_data:
         data_files.check(job.validation_data, job.data_format, "--validation-data")
+        table_rows.check(job.validation_data, job.data_format, "--validation-data")
+    table_rows.check(job.data, job.data_format, "--data")
     data_columns.check(job)
     check_writable(job_directory.jobs(), "set EDL_HOME to")
     if job.verb is Verb.PREDICT:
