@@ -19,14 +19,16 @@ from edl_tune.core.search_space import Hyperparameter, ValueChoice, ValueRange, 
 from edl_tune.planning import StudyRequest, check_same, complete, read_request
 
 
-def request(without: str = "", **changes: Any) -> StudyRequest:
+def request(
+    without: str = "", more: dict[str, Given] | None = None, **changes: Any
+) -> StudyRequest:
     flags = {
         "model_zoo": Given("zoo", "--model-zoo"),
         "model_def": Given("circle", "--model-def"),
         "data": Given(("train.csv",), "--data"),
         "validation_data": Given(("test.csv",), "--validation-data"),
     }
-    flags = {name: given for name, given in flags.items() if name != without}
+    flags = {name: given for name, given in flags.items() if name != without} | (more or {})
     values: dict[str, Any] = {"output": "best", "search": ["units=1..4"], "flags": flags}
     return StudyRequest(**{**values, **changes})
 
@@ -69,6 +71,7 @@ def test_paths_and_limits_become_a_plan(tmp_path: Path) -> None:
         ({"search": ["num-epochs=1,2"]}, "--num-epochs cannot be searched"),
         ({"objective": "val_count"}, "more of it is better"),
         ({"name": "My Study"}, "upper-case"),
+        ({"more": {"seed": Given("abc", "--seed")}}, "abc"),
         ({"name": "s" * 50}, "the limit is 48"),
     ],
 )
@@ -155,6 +158,7 @@ def test_what_the_model_file_lacks_is_told(
 def test_a_grid_has_no_more_trials_than_combinations() -> None:
     plan = fill(make_plan(space=(), sampler="grid", trials=50), search_space=ASKED)
     assert plan.trials == 8
+    assert plan.with_limits(50, None).trials == 8
 
 
 def test_values_reach_the_job_where_they_belong() -> None:

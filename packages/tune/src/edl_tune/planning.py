@@ -12,7 +12,16 @@ from typing import Any
 from edl.plugins.data import absolute
 from edl.plugins.errors import EdlError, Problem, error_of, usage
 from edl.plugins.jobs import JobSubmitter
-from edl.plugins.options import BY_NAME, Given, Option, Verb, command_section, gather, options_of
+from edl.plugins.options import (
+    BY_NAME,
+    Given,
+    Option,
+    Verb,
+    command_section,
+    gather,
+    options_of,
+    read_value,
+)
 from edl.plugins.submissions import Submission, names
 from edl.plugins.texts import did_you_mean
 from edl_tune.adapters.edl_jobs import options_with
@@ -25,7 +34,6 @@ from edl_tune.core.search_space import (
     ValueRange,
     ValueTarget,
     from_dict,
-    grid_of,
     read_domain,
     read_texts,
 )
@@ -134,7 +142,7 @@ def _read(request: StudyRequest, cwd: Path) -> StudyPlan:
         sampler=request.sampler or settings.choice("sampler", SAMPLERS) or "tpe",
         pruner=request.pruner or settings.choice("pruner", PRUNERS) or "none",
         min_epochs=request.min_epochs or settings.number("min-epochs") or 1,
-        seed=int(str(options.get("seed") or secrets.randbits(31))),
+        seed=_read_seed(options.get("seed")),
         options=options,
         output=absolute(output, str(cwd), os.environ),
     )
@@ -165,14 +173,9 @@ def complete(plan: StudyPlan, submitter: JobSubmitter) -> StudyPlan:
         check_reported(plan.objective, facts.get("metrics") or ())
         asked = [from_dict(each) for each in facts.get("search_space") or ()]
         space = _merge(plan, asked)
-        if plan.sampler == "grid":
-            size = 1
-            for values in grid_of(space).values():
-                size *= len(values)
-            plan = replace(plan, trials=min(plan.trials, size))
+        return replace(plan, space=space).with_limits(plan.trials, plan.parallel)
     except Problem as problem:
         raise error_of(problem) from None
-    return replace(plan, space=space)
 
 
 def check_same(plan: StudyPlan, known: StudyPlan) -> None:
@@ -247,6 +250,13 @@ def _options_of_trials(flags: Mapping[str, Given], cwd: Path) -> dict[str, Any]:
             value = paths[0] if isinstance(value, str) else paths
         options[name] = value
     return options
+
+
+def _read_seed(value: object) -> int:
+    """Return the seed of trials for the sampler, too; any number if none is given."""
+    if value is None:
+        return secrets.randbits(31)
+    return int(read_value(BY_NAME["seed"], Given(value, "--seed")))
 
 
 def _check_platform(job: Submission) -> None:

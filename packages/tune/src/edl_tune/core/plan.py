@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from edl_tune.core.objective import Objective
-from edl_tune.core.search_space import Hyperparameter, from_dict
+from edl_tune.core.search_space import Hyperparameter, from_dict, grid_of
 
 SAMPLERS = ("tpe", "random", "grid")
 PRUNERS = ("none", "asha")
@@ -70,12 +71,17 @@ class StudyPlan:
         ]
 
     def with_limits(self, trials: int | None, parallel: int | None) -> StudyPlan:
-        """Return the plan with other limits; None leaves one as it is."""
-        return replace(
-            self,
-            trials=self.trials if trials is None else trials,
-            parallel=self.parallel if parallel is None else parallel,
-        )
+        """Return the plan with other limits; None leaves one as it is.
+
+        A grid has no more trials than combinations.
+
+        Raises:
+            Problem: USAGE; the grid has no end.
+        """
+        wanted = self.trials if trials is None else trials
+        if self.sampler == "grid":
+            wanted = min(wanted, math.prod(map(len, grid_of(self.space).values())))
+        return replace(self, trials=wanted, parallel=parallel or self.parallel)
 
 
 def plan_of(values: Mapping[str, Any]) -> StudyPlan:
