@@ -105,7 +105,7 @@ def test_each_record_trains_once_though_worker_and_master_die(
     assert "window 3/3" in edl("status", name).out
 
 
-def test_a_worker_may_start_when_all_files_have_trained_and_are_gone(
+def test_a_worker_may_start_when_all_files_are_gone_and_the_model_is_released(
     edl: Edl, arrivals: Arrivals, tmp_path: Path
 ) -> None:
     name, output = "stream", tmp_path / "model"
@@ -123,5 +123,12 @@ def test_a_worker_may_start_when_all_files_have_trained_and_are_gone(
     eventually(lambda: event_kinds(edl, name).count("WorkerReady") == 2, "a worker has replaced it")
     arrivals.add(5)
     eventually(lambda: records_trained(edl, name) == RECORDS, "all files are trained")
+    releases = tmp_path / "releases"
+    releaser = edl.start("release", name, "--to", str(releases), "--every", "1s")
+    eventually((releases / "1").is_dir, "the model of the running job is released")
     assert edl("stop", name).out == "stream succeeded\n"
-    check(output, RECORDS, epochs=1)
+    assert releaser.wait(60) == 0
+    last = max(releases.iterdir(), key=lambda place: int(place.name))
+    assert last.name != "1"
+    for place in (output, last):
+        check(place, RECORDS, epochs=1)

@@ -28,6 +28,9 @@ class Doubler:
 
     data = DataDescription(Form.EXAMPLES, (DataField("x", "float"), DataField("<b>", "bytes")))
     about: ClassVar[dict[str, Any]] = {"metrics": {"loss": math.nan}}
+    version = 7
+
+    def prepare(self) -> None: ...
 
     def predict(self, records: EncodedInstances) -> list[dict[str, Any]]:
         values = [float(example.decode(content)["x"][0]) for content in records.contents]

@@ -29,6 +29,7 @@ from edl.ports.experiment_tracker import ExperimentTracker
 from edl.ports.images import ImageBuilder, ImageSignatures
 from edl.ports.job_backend import JobBackend
 from edl.ports.model_files import ModelZoos, Verdict
+from edl.ports.release_folder import ReleaseFolder
 from edl.use_cases.job_catalog import JobCatalog
 from edl.use_cases.job_tracking import BackgroundTracking, JobTracking
 
@@ -109,6 +110,13 @@ def job_submitter() -> JobSubmitter:
         used_images=image_record,
     )
     return JobSubmitter(job_catalog(), ports)
+
+
+def release_folder(place: str) -> ReleaseFolder:
+    """Return the folder of releases at a path or a URI."""
+    from edl.adapters.release_folder import open_releases
+
+    return open_releases(place)
 
 
 def model_zoos() -> ModelZoos:

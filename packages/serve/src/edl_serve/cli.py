@@ -8,13 +8,18 @@ import posixpath
 import re
 import socket
 import sys
+import threading
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
 from edl.plugins.commands import argument, command, errors_as_output, option, terminal
 from edl.plugins.errors import EdlError, ErrorCode, usage
 from edl_runtime.local import process_environment
+
+if TYPE_CHECKING:
+    from edl_serve.served_model import Predictor
 
 _LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -24,10 +29,15 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
     "serve",
     examples="edl serve circle-model\n"
     "edl serve s3://bucket/my_model --port 8501 --postprocess softmax\n"
+    "edl serve releases\n"
     'curl -H \'Content-Type: application/json\' -d \'{"instances": [{"x": 0.1, "y": 0.2}]}\' '
     "http://127.0.0.1:8501/v1/models/circle-model:predict",
 )
-@argument("model", metavar="MODEL", help="Trained model: the --output of edl train, or its URI.")
+@argument(
+    "model",
+    metavar="MODEL",
+    help="Trained model: the --output of edl train, or the folder of edl release; or its URI.",
+)
 @option("--port", type=click.IntRange(0, 65535), default=8501, metavar="N", help="Port; 0: any.")
 @option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address to listen on.")
 @option("--name", default="", metavar="NAME", help="Name in addresses. [default: of the folder]")
@@ -44,6 +54,8 @@ def serve(model: str, port: int, host: str, name: str, postprocess: str | None) 
     them. The address is that of TensorFlow Serving, POST /v1/models/NAME:predict; a page to try
     the model is at /. Requests that come at the same time are computed together. There is no
     authentication: all who reach the port can use the model. Ctrl-C ends the server.
+
+    Of a folder of edl release, the last release is served, and new ones as they come.
     """
     with errors_as_output(None):
         _serve(model, port, host, name or _name_of(model), postprocess or "")
@@ -59,11 +71,9 @@ def _serve(place: str, port: int, host: str, name: str, postprocess: str) -> Non
     _hash_as_jobs()
     import uvicorn
 
-    from edl_serve.served_model import ServedModel
     from edl_serve.server import build_app
 
-    with _listen(host, port) as listener:
-        model = ServedModel(place, postprocess)
+    with _listen(host, port) as listener, _open(place, postprocess) as model:
         with _without_output_of_libraries():
             model.prepare()
         address = f"http://{_in_url(host)}:{listener.getsockname()[1]}"
@@ -72,6 +82,25 @@ def _serve(place: str, port: int, host: str, name: str, postprocess: str) -> Non
         terminal.message(f"{name}: {address}/  (Ctrl-C ends it)")
         with contextlib.suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listener])
+
+
+@contextlib.contextmanager
+def _open(place: str, postprocess: str) -> Iterator[Predictor]:
+    """Yield the model at a place, or that of the last release in it."""
+    from edl_serve.releases import LastRelease, list_releases
+    from edl_serve.served_model import ServedModel
+
+    def open_model(at: str) -> ServedModel:
+        return ServedModel(at, postprocess)
+
+    if not list_releases(place):
+        yield open_model(place)
+        return
+    model, over = LastRelease(place, open_model), threading.Event()
+    follower = threading.Thread(target=model.follow, args=[over], name="releases", daemon=True)
+    follower.start()
+    yield model
+    over.set()
 
 
 def _hash_as_jobs() -> None:

@@ -7,7 +7,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,6 +25,32 @@ from recordio.description import DataDescription, description_from_json
 from recordio.formats.csvfile import join_row
 
 
+class Predictor(Protocol):
+    """A model that predicts records."""
+
+    @property
+    def data(self) -> DataDescription | None:
+        """The data that it was trained on; None: not known."""
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """Facts about the model, as JSON-able values."""
+
+    @property
+    def version(self) -> int:
+        """The number of the release; 1 for a model that is none."""
+
+    def prepare(self) -> None:
+        """Import the framework, which takes seconds."""
+
+    def predict(self, records: EncodedInstances) -> list[dict[str, Any]]:
+        """Return the outputs of the model for each record, by name.
+
+        Raises:
+            EdlError: the model file does not take the records, or the model cannot be loaded.
+        """
+
+
 class ServedModel:
     """A trained model; one thread at a time may use it.
 
@@ -36,10 +62,13 @@ class ServedModel:
     Attributes:
         data: what it was trained on; None: not known.
         about: facts about the model, as JSON-able values.
+        version: 1.
 
     Raises:
         EdlError: it is no trained model.
     """
+
+    version = 1
 
     def __init__(self, place: str, postprocess: str = "", batch_size: int = 32) -> None:
         description = open_directory(place).description

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from edl_proto.errors import EdlError, ErrorCode
 from edl_serve.batching import Batcher
 from edl_serve.instances import encode_instances, example_instance
-from edl_serve.served_model import ServedModel, unpack
+from edl_serve.served_model import Predictor, unpack
 
 MAX_BODY_BYTES = 64 << 20
 MAX_INSTANCES = 1024
@@ -33,7 +33,7 @@ _PAGE_HEADERS = {
 }
 
 
-def build_app(model: ServedModel, name: str, hosts: list[str]) -> Starlette:
+def build_app(model: Predictor, name: str, hosts: list[str]) -> Starlette:
     """Return an ASGI application that answers for a model.
 
     Args:
@@ -49,7 +49,7 @@ def build_app(model: ServedModel, name: str, hosts: list[str]) -> Starlette:
             Route("/static/{file}", _answer_asset),
             Route(f"{path}:predict", api.predict, methods=["POST"]),
             Route(f"{path}/metadata", api.describe),
-            Route(path, _answer_status),
+            Route(path, api.show_status),
         ],
         # A page of the web whose name leads to this machine must not use the model.
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],
@@ -60,7 +60,7 @@ def build_app(model: ServedModel, name: str, hosts: list[str]) -> Starlette:
 class _Api:
     """The answers about one model."""
 
-    def __init__(self, model: ServedModel, name: str) -> None:
+    def __init__(self, model: Predictor, name: str) -> None:
         self._model, self._name = model, name
         self._batcher = Batcher(model.predict, MAX_INSTANCES)
 
@@ -79,10 +79,16 @@ class _Api:
             return _refuse(error)
         return _JsonAnswer({"predictions": list(map(unpack, found))})
 
+    async def show_status(self, _: Request) -> Response:
+        state = {"version": str(self._model.version), "state": "AVAILABLE"}
+        fine = {"error_code": "OK", "error_message": ""}
+        return JSONResponse({"model_version_status": [{**state, "status": fine}]})
+
     async def describe(self, _: Request) -> Response:
         data = self._model.data.as_json() if self._model.data is not None else None
         facts = {**self._model.about, "data": data}
-        return _JsonAnswer({"model_spec": {"name": self._name}, "metadata": facts})
+        spec = {"name": self._name, "version": str(self._model.version)}
+        return _JsonAnswer({"model_spec": spec, "metadata": facts})
 
     async def show_page(self, _: Request) -> Response:
         body = json.dumps({"instances": [example_instance(self._model.data)]}, indent=2)
@@ -91,12 +97,6 @@ class _Api:
         for key, value in {"NAME": self._name, "BODY": body, "PATH": path}.items():
             text = text.replace("{{" + key + "}}", html.escape(value))
         return HTMLResponse(text, headers=_PAGE_HEADERS)
-
-
-async def _answer_status(_: Request) -> Response:
-    state = {"version": "1", "state": "AVAILABLE"}
-    fine = {"error_code": "OK", "error_message": ""}
-    return JSONResponse({"model_version_status": [{**state, "status": fine}]})
 
 
 async def _answer_asset(request: Request) -> Response:

@@ -49,6 +49,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "export": CommandEntry(
         "edl.cli.continuation:export", _WATCH, "write the model of a job as it is"
     ),
+    "release": CommandEntry(
+        "edl.cli.release:release", _WATCH, "write the model of a running job again and again"
+    ),
     "delete": CommandEntry("edl.cli.deletion:delete", _WATCH, "delete finished jobs"),
     "zoo": CommandEntry("edl.cli.groups:zoo", _FILES, "create, check or build a model zoo"),
     "data": CommandEntry("edl.cli.groups:data", _FILES, "convert data, inspect files"),

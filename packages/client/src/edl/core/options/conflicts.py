@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edl.core import names
+from edl.core.locations import scheme
 from edl.core.options import prediction
 from edl.core.options.kubernetes import ClusterOptions, PodOptions
 from edl.core.options.option import Given, Verb
@@ -15,8 +16,6 @@ from edl.core.options.table import BY_NAME
 from edl.core.platforms import KUBERNETES, PLATFORMS
 from edl.core.problem import usage
 from edl_runtime.image_names import pinned_name
-from recordio.errors import RecordError
-from recordio.kafka import addresses
 
 IMAGE_OPTIONS = ("image", "builder", "repository")
 """Options that ask for an image."""
@@ -204,9 +203,15 @@ def _check_training(given: Mapping[str, Given], values: Mapping[str, Any]) -> No
 def _check_topics(given: Mapping[str, Given], values: Mapping[str, Any]) -> None:
     """Check that a stream is of topics or of files, and that ``--allow-gaps`` is for topics."""
     data = values["data"] or ()
-    topics = [uri for uri in data if addresses.is_kafka(uri)]
+    topics = [uri for uri in data if scheme(uri) == "kafka"]
     if not topics or values["window"] is None:
         _needs("allow_gaps", "--window and a topic as --data", given)
+    if not topics:
+        return
+    # Help needs no reader of data, which takes long to import.
+    from recordio.errors import RecordError
+    from recordio.kafka import addresses
+
     for uri in topics:
         try:
             named = addresses.parse(uri)
@@ -220,7 +225,7 @@ def _check_topics(given: Mapping[str, Given], values: Mapping[str, Any]) -> None
                 where=given["data"].where,
                 remedy="Name the topic; or leave --window out, to train on the range alone.",
             )
-    if values["window"] is not None and topics and len(topics) < len(data):
+    if values["window"] is not None and len(topics) < len(data):
         raise usage(
             "a stream is of files or of topics, not of both",
             where=given["data"].where,
