@@ -12,7 +12,7 @@ import pytest
 from edl.adapters.release_folder import ReleasesOnDisk, StoredReleases, open_releases
 from edl.core.job_status import JobState, JobStatus
 from edl.core.options import Verb
-from edl.core.releases import outdated, read_numbers
+from edl.core.releases import find_outdated, read_numbers
 from edl.use_cases import model_release
 from edl.use_cases.model_release import ModelReleaser
 from edl_proto.errors import EdlError
@@ -127,5 +127,5 @@ def test_a_release_appears_whole(place: str, tmp_path: Path) -> None:
 
 def test_numbers() -> None:
     assert read_numbers(["10", "9", "a", "-1", ".3", "1.0", ""]) == [9, 10]
-    assert outdated([9, 10, 11], 0) == []
-    assert outdated([9, 10, 11], 2) == [9]
+    assert find_outdated([9, 10, 11], 0) == []
+    assert find_outdated([9, 10, 11], 2) == [9]

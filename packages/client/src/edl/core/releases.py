@@ -15,6 +15,6 @@ def next_number(numbers: Sequence[int]) -> int:
     return max(numbers, default=0) + 1
 
 
-def outdated(numbers: Sequence[int], keep: int) -> list[int]:
+def find_outdated(numbers: Sequence[int], keep: int) -> list[int]:
     """Return the releases to remove, so that ``keep`` are left; with 0, none."""
     return sorted(numbers)[:-keep] if keep else []

@@ -10,13 +10,13 @@ from edl import codec
 from edl.core.job_status import JobState
 from edl.core.platforms import KUBERNETES
 from edl.core.problem import usage
-from edl.core.releases import next_number, outdated
+from edl.core.releases import find_outdated, next_number
 from edl.ports.release_folder import ReleaseFolder
 from edl.use_cases.job_catalog import JobCatalog
 from edl.use_cases.job_watcher import JobDisplay
 from edl.use_cases.model_export import export_model
 
-_LOOK_S = 1.0
+_POLL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ class ModelReleaser:
                 released, due = release.version, self._every_s
                 yield release
                 continue
-            self._sleep(_LOOK_S)
-            due -= _LOOK_S
+            self._sleep(_POLL_S)
+            due -= _POLL_S
         if report.status.state is JobState.SUCCEEDED and report.status.output:
             number = next_number(self._folder.list())
             self._folder.add(number, report.status.output)
@@ -103,7 +103,7 @@ class ModelReleaser:
         return self._describe(number, status.version)
 
     def _describe(self, number: int, version: int) -> Release:
-        removed = outdated(self._folder.list(), self._keep)
+        removed = find_outdated(self._folder.list(), self._keep)
         for old in removed:
             self._folder.remove(old)
         return Release(number, self._folder.place_of(number), version, tuple(removed))
