@@ -27,7 +27,7 @@ def build_model(hp):
 
 
 def is_training(edl: Edl, name: str) -> bool:
-    return records_trained(edl, name) > 8
+    return records_trained(edl, name) > 0
 
 
 def test_a_study_under_kills_counts_each_record_of_each_trial_once(
@@ -35,6 +35,7 @@ def test_a_study_under_kills_counts_each_record_of_each_trial_once(
 ) -> None:
     """The command and a worker of each trial are killed; the same command goes on."""
     (held.zoo / "searched.py").write_text(MODEL)
+    edl.env["EDL_TEST_RECORD_S"] = "0.5"  # the first trial trains still when the second one does
     data, output = numbered(TOTAL), tmp_path / "best"
     command = (
         *("tune", "--name", "s", "--model-zoo", str(held.zoo), "--model-def"),
