@@ -153,6 +153,12 @@ _ROWS = {
             _one("edl_job_records_per_second", "records"),
         ),
         Panel(
+            "Backlog of a stream",
+            "Records that have come and are not trained; 0 for complete data.",
+            "none",
+            _one("edl_stream_records_waiting", "records"),
+        ),
+        Panel(
             "Time of a step by phase",
             "Mean over all workers: waiting for data, computing, waiting for exchanges.",
             "s",

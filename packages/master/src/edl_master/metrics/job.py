@@ -89,6 +89,11 @@ def _progress(view: JobView) -> Iterator[Metric]:
         "Expected time to the end of the main work; NaN while it is not known.",
         progress.eta_s if progress.eta_s >= 0 else float("nan"),
     )
+    yield gauge(
+        "edl_stream_records_waiting",
+        "Records of a stream that have come and are not trained; 0 for complete data.",
+        total - progress.records_done if progress.is_stream else 0,
+    )
     yield gauge("edl_job_epoch", "Current epoch, from 1; 0 without epochs.", progress.epoch)
     yield gauge("edl_job_epochs", "Number of epochs of the job.", progress.num_epochs)
     yield gauge(
