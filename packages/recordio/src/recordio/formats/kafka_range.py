@@ -66,13 +66,11 @@ class KafkaSource(RangeReader):
 
     def _blocks(self, start: int, stop: int, hint: Hint, end: int) -> Iterator[list[bytes]]:
         record, offset = hint
-        for messages in read_messages(self._range, self._range.start + offset):
-            values = [message.value() or b"" for message in messages[: stop - record]]
+        for messages in read_messages(self._range, self._range.start + offset, stop - record):
+            values = [message.value() or b"" for message in messages]
             if wanted := values[max(0, start - record) :]:
                 yield wanted
             record += len(values)
-            if record >= stop:
-                return
 
     def place(self, record: int, hint: Hint | None = None) -> str:
         first, offset = hint if hint is not None else self.index().block(record)

@@ -50,12 +50,23 @@ _QUIET = {
 _NONE: Mapping[str, str] = {}
 
 
+Place = tuple[str, int, int]
+"""A topic, a partition and an offset."""
+
+
 @dataclass(slots=True)
 class Client:
-    """A consumer without a group, and what its connections last complained about."""
+    """A consumer without a group.
+
+    Attributes:
+        consumer: of the library.
+        errors: what its connections have complained about.
+        place: the next message that it gives, which it has requested already; None: none.
+    """
 
     consumer: Any
     errors: list[Any] = field(default_factory=list)
+    place: Place | None = None
 
     def refuse_permanent(self, uri: str) -> None:
         """Raise ``UnreadableFile`` if the brokers refuse this client."""
@@ -88,12 +99,13 @@ _lock = threading.Lock()
 
 
 @contextlib.contextmanager
-def borrow(servers: str, uri: str) -> Iterator[Client]:
+def borrow(servers: str, uri: str, place: Place | None = None) -> Iterator[Client]:
     """Lend a client of some brokers.
 
     Args:
         servers: of the first connection.
         uri: for messages.
+        place: where it will read: one that has read up to there has more of it already.
 
     Raises:
         RecordError: the settings are wrong, or the package is missing.
@@ -101,7 +113,10 @@ def borrow(servers: str, uri: str) -> Iterator[Client]:
     key = (os.getpid(), servers)
     with _lock:
         idle = _idle.setdefault(key, [])
-        client = idle.pop() if idle else None
+        client = next((each for each in idle if place and each.place == place), None)
+        client = client or (idle[-1] if idle else None)
+        if client is not None:
+            idle.remove(client)
     client = client or _connect(servers, uri)
     is_usable = False
     try:
@@ -112,7 +127,8 @@ def borrow(servers: str, uri: str) -> Iterator[Client]:
         raise
     finally:
         if is_usable:
-            client.consumer.unassign()
+            if client.place is None:
+                client.consumer.unassign()
             with _lock:
                 _idle[key].append(client)
         else:
@@ -147,13 +163,14 @@ def make(
 
 
 def read_messages(
-    wanted: PartitionRange, start: int, patience_s: float = RETRY_S
+    wanted: PartitionRange, start: int, most: int | None = None, patience_s: float = RETRY_S
 ) -> Iterator[list[Any]]:
     """Yield the messages of a range, in order.
 
     Args:
         wanted: the range.
         start: the offset of the first message; not before that of the range.
+        most: the number of messages after which to end; None: at the end of the range.
         patience_s: how long to wait for brokers that do not answer.
 
     Raises:
@@ -163,10 +180,15 @@ def read_messages(
     if start >= wanted.stop:
         return
     kafka = library(wanted.uri)
-    with borrow(wanted.servers, wanted.uri) as client:
+    place = (wanted.topic, wanted.partition, start)
+    with borrow(wanted.servers, wanted.uri, place) as client:
         client.errors.clear()
-        client.consumer.assign([kafka.TopicPartition(wanted.topic, wanted.partition, start)])
-        yield from _Reading(kafka, client, wanted, patience_s).run(start)
+        if client.place != place:
+            client.consumer.assign([kafka.TopicPartition(*place)])
+        client.place = None
+        reading = _Reading(kafka, client, wanted, patience_s)
+        yield from reading.run(start, most or wanted.stop - start)
+        client.place = reading.place
 
 
 class _Reading:
@@ -177,15 +199,19 @@ class _Reading:
         self._client = client
         self._wanted = wanted
         self._patience_s = patience_s
+        self.place: Place | None = None
+        """Of the message after the last one, if none beyond it has been taken."""
 
-    def run(self, offset: int) -> Iterator[list[Any]]:
+    def run(self, offset: int, most: int) -> Iterator[list[Any]]:
         wanted, deadline = self._wanted, time.monotonic() + self._patience_s
         while True:
             # The client waits for as many messages as it is asked for.
-            most = min(_MESSAGES, wanted.stop - offset)
-            found, has_ended = self._sort(self._client.consumer.consume(most, _POLL_S))
+            count = min(_MESSAGES, wanted.stop - offset, most)
+            found, has_ended = self._sort(self._client.consumer.consume(count, _POLL_S))
             if found:
-                offset = found[-1].offset() + 1
+                offset, most = found[-1].offset() + 1, most - len(found)
+                if offset == wanted.stop or not most:
+                    self.place, has_ended = (wanted.topic, wanted.partition, offset), True
                 deadline = time.monotonic() + self._patience_s
                 yield found
             if has_ended:
@@ -198,7 +224,7 @@ class _Reading:
                 )
 
     def _sort(self, messages: list[Any]) -> tuple[list[Any], bool]:
-        """Return the messages of the range, and whether all of it has been read."""
+        """Return the messages of the range, and whether one or the end beyond it has come."""
         wanted, errors = self._wanted, self._errors
         found: list[Any] = []
         for message in messages:
@@ -207,8 +233,6 @@ class _Reading:
                 if message.offset() >= wanted.stop:
                     return found, True
                 found.append(message)
-                if message.offset() == wanted.stop - 1:
-                    return found, True
             elif error.code() == errors._PARTITION_EOF:
                 # A broker that has just become leader may know of less for a moment.
                 if message.offset() >= wanted.stop:
