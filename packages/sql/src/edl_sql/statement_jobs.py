@@ -18,7 +18,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _RERUN_REMEDY = (
-    "Then run the statement again, which reads its rows again. To see the job's log: edl logs "
+    "run the statement again, which reads its rows again. To see the job's log: edl logs "
 )
 
 
@@ -180,4 +180,6 @@ class StatementJobs:
         steps = backend.continuation.next_steps(found.status)
         if not found.is_over or not remedy.endswith(steps):
             return remedy
-        return f"{remedy.removesuffix(steps).rstrip()} {_RERUN_REMEDY}{job}".lstrip()
+        before = remedy.removesuffix(steps).rstrip()
+        again = f"{_RERUN_REMEDY}{job}"
+        return f"{before} Then {again}" if before else again[:1].upper() + again[1:]
