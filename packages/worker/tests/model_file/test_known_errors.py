@@ -324,3 +324,9 @@ def test_a_lack_of_memory_is_no_error_of_the_model_file(
     found = user_code_error(error, Path("/zoo"), code=ErrorCode.USER_CODE, **given)
     assert found.code == code
     assert ("--worker-resources memory=8Gi" in found.remedy) == (code == ErrorCode.SYSTEM)
+
+
+def test_a_number_in_quotes() -> None:
+    found = explain(TypeError(), "Expected float32, but got 1 of type 'str'.")
+    assert found is not None
+    assert found.remedy == "Write the number 1 without quotes."

@@ -9,13 +9,19 @@ import os
 import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.model_file import keras_2
 from edl_worker.model_file.error_messages import message_of
+from edl_worker.model_file.frames import (
+    UserFrame,
+    is_raised_by_library,
+    source_line,
+    user_frames,
+    user_traceback,
+)
 from edl_worker.model_file.framework_types import dtype_name, is_tensorflow_error, leaves
 from edl_worker.model_file.known_errors import explain
 from edl_worker.model_file.raising_layer import RaisingLayer, find_layer, place_in_list
@@ -24,14 +30,15 @@ from edl_worker.model_file.stated_rules import describe_line, explain_rule
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
-_GRAPH_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
-
-_PYTHON = os.path.dirname(inspect.__file__) + os.sep
 _ABOUT_ARGUMENTS = (ValueError, TypeError, IndexError, AssertionError)
 """What layers raise because of what they got."""
 
 _OF_ONE_LINE = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError)
 """What Python raises because of the values that a line has."""
+
+_MAX_LINE = 160
+_FIX = "Fix the function."
+"""What callers say to do if they know no more."""
 
 _MORE_MEMORY = (
     "Use a smaller --minibatch-size, fewer workers on this machine, or give each worker more "
@@ -147,89 +154,6 @@ class ErrorCollector:
             raise ContractErrors(self.errors)
 
 
-@dataclass(frozen=True, slots=True)
-class UserFrame:
-    """A place in a file of the model zoo."""
-
-    filename: str
-    line: int
-    function: str
-
-    def __str__(self) -> str:
-        scope = "" if self.function == "<module>" else f", {self.function}"
-        return f"{self.filename}:{self.line}{scope}"
-
-
-def user_frames(error: BaseException, root: Path) -> list[UserFrame]:
-    """Return the frames of ``error`` in files below ``root``, outermost first."""
-    frames = _autograph_frames(error)
-    if not _select_inside(frames, root):
-        frames = [
-            UserFrame(frame.filename, frame.lineno or 0, frame.name)
-            for frame in traceback.extract_tb(error.__traceback__)
-        ]
-    if not _select_inside(frames, root):
-        # An error of a running graph has the places where its nodes were created in its text.
-        frames = [
-            UserFrame(filename, int(line), function)
-            for filename, line, function in _GRAPH_FRAME.findall(str(error))
-        ]
-    return _select_inside(frames, root)
-
-
-def _autograph_frames(error: BaseException) -> list[UserFrame]:
-    """Return the frames of the original code, outermost first.
-
-    AutoGraph runs a translated copy of a function and attaches the original places to the
-    error. The list is empty for errors that did not come through AutoGraph.
-    """
-    metadata = getattr(error, "ag_error_metadata", None)
-    if metadata is None:
-        return []
-    return [
-        UserFrame(frame.filename, frame.lineno, frame.function_name)
-        for frame in reversed(metadata.translated_stack)
-    ]
-
-
-def _select_inside(frames: list[UserFrame], root: Path) -> list[UserFrame]:
-    prefix = str(root) + os.sep
-    return [frame for frame in frames if frame.filename.startswith(prefix)]
-
-
-def user_traceback(error: BaseException, frames: Sequence[UserFrame]) -> str:
-    """Return a traceback that has only frames of user code."""
-    if not frames and _is_raised_by_library(error):
-        return ""  # the frames are the library's, and its message is in the sentence
-    if not frames:
-        return "".join(traceback.format_exception(error))[-4000:]
-    lines = ["Traceback (frames of the model file only):"]
-    for frame in frames:
-        lines.append(f'  File "{frame.filename}", line {frame.line}, in {frame.function}')
-        source = _source_line(frame.filename, frame.line)
-        if source:
-            lines.append(f"    {source}")
-    lines.append(f"{type(error).__name__}: {message_of(error)}")
-    return "\n".join(lines)
-
-
-def _is_raised_by_library(error: BaseException) -> bool:
-    """Whether TensorFlow, Keras or another installed package raised an error."""
-    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-    # A library may call Python's own modules.
-    while files and files[-1].startswith(_PYTHON) and "site-packages" not in files[-1]:
-        files.pop()
-    return is_tensorflow_error(error) or bool(files and "site-packages" in files[-1])
-
-
-def _source_line(filename: str, line: int) -> str:
-    try:
-        lines = Path(filename).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
-
-
 def type_with_article(value: Any) -> str:
     """Return the type of a value for a sentence: ``an int``, ``a Tensor``, ``None``."""
     if value is None:
@@ -291,7 +215,7 @@ def user_code_error(
         what = f"{action} an out-of-memory error: {message}" if message else action
         where, detail = str(frames[-1]) if frames else place, user_traceback(error, frames)
         return EdlError(ErrorCode.SYSTEM, what, where=where, remedy=_MORE_MEMORY, detail=detail)
-    raising = find_layer(error) if _is_raised_by_library(error) else None
+    raising = find_layer(error) if is_raised_by_library(error) else None
     line = _find_source(error, frames)
     known = explain(error, message, line)
     if known is not None:
@@ -308,6 +232,8 @@ def user_code_error(
         found = known.remedy
     elif not found:
         found = _find_remedy(error, frames, line, raising)
+        if not found and remedy.startswith(_FIX):
+            found = _show_line(frames, place, message)
     return EdlError(
         code,
         what,
@@ -323,19 +249,30 @@ def _find_source(error: BaseException, frames: list[UserFrame]) -> str:
         return ""
     at = place_in_list(error, frames[-1].filename, frames[-1].line)
     frames[-1] = dataclasses.replace(frames[-1], line=at)
-    return _source_line(frames[-1].filename, frames[-1].line)
+    return source_line(frames[-1].filename, frames[-1].line)
 
 
 def _find_remedy(
     error: BaseException, frames: Sequence[UserFrame], line: str, raising: RaisingLayer | None
 ) -> str:
     """Return what to do about an error that no table has; empty if nothing shows that."""
-    if frames and _is_raised_by_library(error) and (found := explain_rule(error, line)):
+    if frames and is_raised_by_library(error) and (found := explain_rule(error, line)):
         return found
-    if frames and line and not _is_raised_by_library(error) and isinstance(error, _OF_ONE_LINE):
+    if frames and line and not is_raised_by_library(error) and isinstance(error, _OF_ONE_LINE):
         return describe_line(error, frames[-1].filename, line)
     has_hint = raising is not None and raising.got and _is_about_arguments(error)
     return raising.suggest_change() if raising is not None and has_hint else ""
+
+
+def _show_line(frames: Sequence[UserFrame], place: str, message: str) -> str:
+    """Return that a line is to be corrected: the one that raised, or what the place is."""
+    at = re.match(r"(.+\.py):(\d+)", str(frames[-1]) if frames else place)
+    line = source_line(at.group(1), int(at.group(2))) if at else ""
+    is_whole = 0 < len(line) <= _MAX_LINE and not line.startswith(("def ", "class ", "@"))
+    if not is_whole:
+        return ""
+    shown = f": {message.rstrip('.')}." if 0 < len(message) <= _MAX_LINE else "."
+    return f"Correct `{line}`{shown}"
 
 
 def _is_about_arguments(error: BaseException) -> bool:
@@ -382,7 +319,7 @@ def trial_error(
         remedy="Compare the shapes that the input function yields with those that the model, the "
         "loss and the metrics take."
         if about_shapes
-        else "Fix the function.",
+        else _FIX,
     )
     if found is not error and is_about_text(error, labels):
         found.code = ErrorCode.SHAPE_MISMATCH

@@ -158,6 +158,17 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "",
     ),
     (
+        r"Expected \w+, but got (\S+) of type 'str'",
+        "Write the number {0} without quotes.",
+        "",
+    ),
+    (
+        r"Cannot convert '\(\((?:None|\d+),.*to a shape",
+        "input_shape is the whole shape, with the dimension of the examples: take a part of it, "
+        "shape=(input_shape[-1], units).",
+        "",
+    ),
+    (
         r"`learning_rate` should be float",
         "Write a number, learning_rate=0.01: no text, and no variables of the model.",
         "",

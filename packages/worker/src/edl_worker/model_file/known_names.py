@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-_MAX_KEYS = 40
+_MAX_KEYS, _MIN_BEGINNING, _MAX_NEAR = 40, 4, 2
+_OTHER_NAMES = {"xavier": "glorot", "kaiming": "he", "crossentropy": "categorical"}
+"""What others call things whose names begin so in Keras."""
 INIT_FIRST = "Begin __init__ of the class with super().__init__(), before it sets attributes."
 
 _CHOICES = re.compile(
@@ -334,4 +336,7 @@ def did_you_mean(name: str, known: list[str]) -> str | None:
     near = difflib.get_close_matches(
         name.lower(), by_lower, n=1, cutoff=0.93
     ) or difflib.get_close_matches(name.lower(), by_lower, n=2, cutoff=0.75)
+    if not near and len(name) >= _MIN_BEGINNING:
+        known_as = _OTHER_NAMES.get(name.lower(), name.lower())
+        near = [each for each in by_lower if each.startswith(known_as)][:_MAX_NEAR]
     return f"Did you mean {' or '.join(by_lower[each] for each in near)}?" if near else None

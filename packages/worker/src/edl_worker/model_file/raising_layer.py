@@ -19,6 +19,8 @@ Producer = Callable[[Any], tuple[Any, int] | None]
 """Returns the layer that made a symbolic tensor, and which of its outputs that is."""
 _producers: list[Producer] = []
 _FLATTENING = re.compile(r"Flatten|Global\w+Pooling")
+_SERIES = 2
+"""Dimensions of a series, without that of the examples."""
 _FAR = 100
 """Layers between an input and the layer that raises."""
 _MAX_ARGUMENTS, _MAX_SHOWN = 4, 40
@@ -107,8 +109,8 @@ class RaisingLayer:
             return self._choose_one()
         if len({len(each.shape) for each in self.got}) > 1:
             return self._equalize_dimensions()
-        if isinstance(getattr(self.layer, "axis", None), int) and "index out of range" in message:
-            return f"axis={self.layer.axis} is no dimension of what it gets; {self}."
+        if found := self._name_axis(message):
+            return found
         if self.kind in ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum"):
             return (
                 "Give all of them one shape, for example with a keras.layers.Dense or Conv2D of as "
@@ -141,6 +143,17 @@ class RaisingLayer:
         if needed[:2] == ["query", "value"]:
             text += " For self-attention both are the same: (x, x)."
         return text
+
+    def _name_axis(self, message: str) -> str:
+        """Return what to do about a dimension that the layer counts on, and that is not there."""
+        if "Attention" in self.kind and any(len(each.shape) < _SERIES for each in self.got):
+            return (
+                f"{self.kind} takes series, (steps, features) for each example: begin with "
+                f"keras.Input((steps, features)), or add a Reshape before it. {self}."
+            )
+        if isinstance(getattr(self.layer, "axis", None), int) and "index out of range" in message:
+            return f"axis={self.layer.axis} is no dimension of what it gets; {self}."
+        return ""
 
     def _complete_rank(self, message: str) -> str:
         """Return what to do about a tensor with fewer dimensions than a message asks for."""

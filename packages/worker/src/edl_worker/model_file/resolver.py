@@ -88,9 +88,11 @@ def _only_model(module: ModuleType, dotted: str) -> ModelDefinition:
             where=f"{module.__file__}",
             remedy=f"Name one of them, for example with --model-def {dotted}.{next(iter(models))}.",
         )
+    value = vars(module).get("model")
     raise EdlError(
         ErrorCode.MODEL_NOT_FOUND,
-        f"{dotted} has no model",
+        f"{dotted} has no model"
+        + (f": its `model` is a {type(value).__name__}" if value is not None else ""),
         where=f"{module.__file__}",
         remedy="Define `model = keras.Model(...)`, a keras.Model class, or an ElasticDLSpec "
         f"class; name a function that returns a model with --model-def {dotted}.FUNCTION",

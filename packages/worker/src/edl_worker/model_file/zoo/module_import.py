@@ -8,7 +8,8 @@ from pathlib import Path
 from types import ModuleType
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.model_file.errors import UserFrame, user_code_error
+from edl_worker.model_file.errors import user_code_error
+from edl_worker.model_file.frames import UserFrame
 from edl_worker.model_file.known_names import explain_missing_module
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.model_file.zoo.importer import ModelZoo

@@ -16,7 +16,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_worker.model_file.errors import UserFrame
+from edl_worker.model_file.frames import UserFrame
 from edl_worker.model_file.known_names import replacement_of
 from edl_worker.model_file.zoo import compatibility
 from edl_worker.model_file.zoo.importer import ModelZoo

@@ -15,7 +15,8 @@ from zoo_folder import ZooFolder
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.engines.tensorflow.model import check_model_file
 from edl_worker.model_file.error_messages import message_of
-from edl_worker.model_file.errors import ContractErrors, user_frames, user_traceback
+from edl_worker.model_file.errors import ContractErrors
+from edl_worker.model_file.frames import user_frames, user_traceback
 from elasticdl.python.common.constants import Mode
 
 

@@ -24,7 +24,8 @@ from edl_worker.engines.tensorflow.model.loss_fit import explain_raised, find_mi
 from edl_worker.engines.tensorflow.model.metric_fit import find_metric_misfit, warn_of_logits
 from edl_worker.engines.tensorflow.model.metrics import EvaluationMetrics, MetricComputation
 from edl_worker.engines.tensorflow.model.trial_sample import TrialSample
-from edl_worker.model_file.errors import place_of, trial_error, user_frames
+from edl_worker.model_file.errors import place_of, trial_error
+from edl_worker.model_file.frames import user_frames
 from edl_worker.model_file.zoo import compatibility
 
 

@@ -105,6 +105,16 @@ class FeatureMapper:
                 pass
         return self._model(features, training=training)
 
+    def pair(self, features: Any) -> list[tuple[str, Any, Any]]:
+        """Return the name and tensor of each feature, and the symbolic input that gets it.
+
+        Raises:
+            EdlError: SHAPE_MISMATCH, they have other names or numbers.
+        """
+        inputs = self.inputs
+        named = self._in_order(features, inputs) if inputs else []
+        return [(*each, wanted) for each, wanted in zip(named, inputs, strict=True)]
+
     def _by_input(self, features: Any, inputs: list[Any]) -> list[Any]:
         values = self._in_order(features, inputs)
         return [

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import keras
+import numpy as np
 import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.batch import Batch
+from edl_worker.engines.tensorflow.internals import consumers
 from edl_worker.engines.tensorflow.model.description import ModelFileDescription
 from edl_worker.engines.tensorflow.model.feature_mapping import TypeMismatch
 from edl_worker.model_file.errors import trial_error
@@ -50,12 +53,36 @@ def trace_forward(description: ModelFileDescription, call: Call, batch: Batch) -
             action=f"the model {description.model.name} raised when called with a minibatch",
             place=description.place,
         ) from failures[0]
+    _check_ids(description, batch)
     if any(each is None for each in tf.nest.flatten(outputs)):
         raise description.contract_error(
             f"{type(description.model).__name__}.call returned None, not the outputs",
             "End it with return and what the last layer gives.",
         )
     return outputs
+
+
+def _check_ids(description: ModelFileDescription, batch: Batch) -> None:
+    """Check that an embedding gets whole numbers: Keras cuts off what comes after the point.
+
+    Raises:
+        EdlError: SHAPE_MISMATCH, with a value.
+    """
+    for name, value, model_input in description.feature_mapper.pair(batch.features):
+        layers = [it for it in consumers(model_input) if isinstance(it, keras.layers.Embedding)]
+        if not layers or not isinstance(value, tf.Tensor) or not value.dtype.is_floating:
+            continue
+        numbers = value.numpy()
+        fractions = numbers[np.mod(numbers, 1) != 0]
+        if fractions.size:
+            raise EdlError(
+                ErrorCode.SHAPE_MISMATCH,
+                f"the embedding {layers[0].name} takes the numbers of rows, and the feature {name} "
+                f"has {fractions[0]:g}, of which it would use {int(fractions[0])}",
+                where=description.place,
+                remedy="Give it ids, such as those of a StringLookup or Discretization; numbers "
+                "that measure something go to a Dense layer.",
+            )
 
 
 def _trace(call: Call, features: Any) -> Any:

@@ -267,7 +267,12 @@ class DatasetPipeline:
         if mode not in self._unlabelled and not (isinstance(spec, tuple) and len(spec) > 1):
             raise self._function.definition.error(
                 f"yields no labels in mode {mode.name}",
-                "Yield (features, labels) unless mode is Mode.PREDICTION.",
+                "Yield (features, labels) unless mode is Mode.PREDICTION."
+                + (
+                    f" One dictionary has {', '.join(spec)}: take the label out of it."
+                    if isinstance(spec, dict)
+                    else ""
+                ),
             )
 
     def _check_order(self, step: tf.data.Dataset) -> None:
