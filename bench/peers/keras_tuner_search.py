@@ -43,6 +43,9 @@ def main(data: str, trials: int, batch: int, epochs: int) -> None:
             validation_data=validation,
             verbose=0,
         )
+        states = [trial.status for trial in tuner.oracle.trials.values()]
+    if states != ["COMPLETED"] * trials:
+        raise RuntimeError(f"KerasTuner goes on after trials that failed: {states}")
 
 
 if __name__ == "__main__":
