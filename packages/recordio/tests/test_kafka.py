@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 import recordio
@@ -43,11 +44,25 @@ def test_addresses() -> None:
         "kafka://a/t/3",
         "kafka://a/t/0/1-2?start=2026-01-01",
         "kafka://a/t x",
+        "kafka://a/t/\u0663/1-2",
+        f"kafka://a/t/0/1-{'9' * 5000}",
     ],
 )
 def test_other_addresses_are_refused_with_the_form_of_a_right_one(uri: str) -> None:
     with pytest.raises(recordio.RecordError, match="kafka://HOST:PORT/TOPIC"):
         parse(uri)
+
+
+@pytest.mark.parametrize("part", ["0/5-3", "3000000000/0-1", f"0/0-{2**63}"])
+def test_offsets_that_no_partition_has_are_refused(part: str) -> None:
+    with pytest.raises(recordio.RecordError, match="a partition has no such offsets"):
+        parse(f"kafka://a/t/{part}")
+
+
+def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
+    with pytest.raises(recordio.RecordError, match=r"sasl\.password") as error:
+        parse("kafka://ada:hush@a:1/t")
+    assert "hush" not in str(error.value)
 
 
 def test_a_time_that_is_none_is_refused() -> None:
@@ -66,12 +81,15 @@ def test_settings_come_from_a_file_and_variables_override_it(tmp_path: Path) -> 
     ("content", "said"),
     [
         ("sasl.username me\n", ":1: a line is a setting"),
-        ("group.id=g\n", "edl keeps the positions"),
+        ("group.id=g\n", "group.id: edl decides this setting"),
+        ("isolation.level=read_uncommitted\n", "edl decides this setting"),
+        ("enable.partition.eof=false\n", "edl decides this setting"),
+        ("sasl.username=\udcff\n", "it is no text in UTF-8"),
     ],
 )
 def test_wrong_settings(tmp_path: Path, content: str, said: str) -> None:
     file = tmp_path / "client.properties"
-    file.write_text(content)
+    file.write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(recordio.RecordError, match=said):
         read_settings({"EDL_KAFKA_CONFIG": str(file)})
     with pytest.raises(recordio.RecordError, match="No such file"):
@@ -84,6 +102,11 @@ def test_a_setting_that_librdkafka_does_not_know(
     monkeypatch.setenv("EDL_KAFKA_SASL_PASSWROD", "x")
     with pytest.raises(recordio.RecordError, match=r"configuration.*sasl.passwrod"):
         recordio.open_source(f"kafka://localhost:{cluster.address[-5:]}/t/0/0-1").count()
+
+
+def test_a_partition_whose_first_record_is_newer_than_its_end_was() -> None:
+    assert topics._extent(120, 100) == Extent(100, 100), "it came between two requests"
+    assert topics._extent(-1, 100) == Extent(100, 100)
 
 
 # --- topics -------------------------------------------------------------------------------------
@@ -178,6 +201,49 @@ def test_records_that_retention_has_removed_are_named(cluster: KafkaCluster) -> 
     ) as e:
         recordio.open_source(f"{cluster.uri('full')}/0/0-10").count()
     assert pickle.loads(pickle.dumps(e.value)).uri == f"{cluster.uri('full')}/0/0-10"
+
+
+class Complaint:
+    """A message of the library that holds an error."""
+
+    def __init__(self, name: str, topic: str | None, partition: int, offset: int) -> None:
+        self._error = confluent_kafka.KafkaError(getattr(confluent_kafka.KafkaError, name))
+        self._topic, self._partition, self._offset = topic, partition, offset
+
+    def error(self) -> confluent_kafka.KafkaError:
+        return self._error
+
+    def topic(self) -> str | None:
+        return self._topic
+
+    def partition(self) -> int:
+        return self._partition
+
+    def offset(self) -> int:
+        return self._offset
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "offset"), [("t", 0, 5), ("t", 1, 90), ("u", 0, 90)]
+)
+@pytest.mark.parametrize("name", ["_AUTO_OFFSET_RESET", "_PARTITION_EOF", "_UNKNOWN_TOPIC"])
+def test_what_a_kept_client_waited_for_does_not_disturb_the_next_reader(
+    name: str, topic: str, partition: int, offset: int
+) -> None:
+    kept = client.Client(None)
+    reading = client._Reading(confluent_kafka, kept, PartitionRange("a", "t", 0, 80, 85), 80, 1.0)
+    assert reading._sort([Complaint(name, topic, partition, offset)]) == ([], False)
+    assert not kept.errors
+
+
+def test_errors_of_a_range_end_its_reading() -> None:
+    wanted = PartitionRange("a", "t", 0, 80, 85)
+    reading = client._Reading(confluent_kafka, client.Client(None), wanted, 80, 1.0)
+    with pytest.raises(recordio.LostRecords):
+        reading._sort([Complaint("_AUTO_OFFSET_RESET", "t", 0, 80)])
+    assert reading._sort([Complaint("_PARTITION_EOF", "t", 0, 85)]) == ([], True)
+    with pytest.raises(recordio.UnreadableFile):
+        reading._sort([Complaint("_AUTHENTICATION", None, -1, -1001)])
 
 
 def test_a_client_is_kept_for_the_next_reader_also_of_a_reader_that_ends_early() -> None:

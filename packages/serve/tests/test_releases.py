@@ -40,6 +40,8 @@ class Numbered:
     def predict(self, records: EncodedInstances) -> list[dict[str, Any]]:
         self.predicted += 1
         number = int(Path(self.about["place"]).name)
+        if number == 5:
+            raise ValueError("of the model's own code")
         if number == 3:
             raise EdlError(ErrorCode.DATA_DAMAGED, "damaged", where="3", remedy="")
         return [{"number": number}]
@@ -91,4 +93,8 @@ def test_a_release_that_cannot_be_loaded_is_left_out(
         assert model.version == 1
         add(tmp_path, 4)
         eventually(lambda: model.version == 4, "the next one is served")
-    assert caplog.text.count("stays") == 1
+        add(tmp_path, 5)
+        eventually(lambda: "release 4 stays: of the model's own" in caplog.text, "it is refused")
+        add(tmp_path, 6)
+        eventually(lambda: model.version == 6, "whatever a model raises, the next one is served")
+    assert caplog.text.count("stays") == 2

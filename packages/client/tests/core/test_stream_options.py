@@ -52,6 +52,7 @@ def test_a_stream_has_no_epochs() -> None:
     [
         ({"data": ["kafka://a/t", "clicks/"], "window": 9}, "a stream is of files or of topics"),
         ({"data": ["kafka://a/t/0/1-5"], "window": 9}, "kafka://a/t/0/1-5 is a range of a topic"),
+        ({"data": ["kafka://a/t", "kafka://b/t"], "window": 9}, "two topics have the name t"),
         ({"data": ["kafka://a"]}, "--data: kafka://a: the address of a topic is kafka://HOST:PORT"),
         ({"allow_gaps": True, "data": ["kafka://a/t"]}, "--allow-gaps has no effect without"),
         ({"allow_gaps": True, "window": 9}, "--allow-gaps has no effect without --window and a"),
@@ -63,6 +64,7 @@ def test_topics_that_no_job_can_train_on(options: dict[str, Any], what: str) -> 
 
 
 def test_topics_that_jobs_train_on() -> None:
+    assert make(Verb.TRAIN, {**TRAIN, "data": ["kafka://a/t", "kafka://b/t"]}).window is None
     two = {"data": ["kafka://a/t", "kafka://a/u?start=2026-11-30"], "window": 9}
     assert make(Verb.TRAIN, {**TRAIN, **two, "allow_gaps": True}).allow_gaps
     assert make(Verb.TRAIN, {**TRAIN, "data": ["kafka://a/t/0/1-5", "more.csv"]}).window is None

@@ -16,6 +16,7 @@ from edl_master.core.windows import Split
 from edl_proto.errors import EdlError, ErrorCode
 from edl_testing.kafka import KafkaCluster
 from recordio import example
+from recordio.formats import kafka_range
 from recordio.kafka import topics
 from recordio.kafka.topics import TopicFacts
 
@@ -151,6 +152,58 @@ def test_a_topic_that_was_made_anew_is_another_one(
     monkeypatch.setattr(topic_listing, "_FACTS_EVERY", 1)
     with pytest.raises(EdlError, match="removed and made anew"):
         stream.discover()
+
+
+def test_a_topic_that_was_made_anew_while_no_master_ran(
+    broker: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_source, "_COMPACTED_BYTES", 1)
+    broker.facts = TopicFacts("one", is_compacted=False)
+    broker.add(5)
+    stream = broker.open()
+    stream.discover()
+    broker.facts = TopicFacts("two", is_compacted=False)
+    broker.add(10)  # it has more records than the job has read of the other one
+    with pytest.raises(EdlError, match="removed and made anew"):
+        broker.open().discover()
+    stream.release(1)
+    with pytest.raises(EdlError, match="removed and made anew"):
+        broker.open().discover()
+
+
+def test_a_topic_is_named_once(broker: Topics) -> None:
+    with pytest.raises(EdlError, match="two topics have the name t") as error:
+        broker.open("t", "u", "t")
+    assert error.value.code is ErrorCode.USAGE
+
+
+def test_lost_records_are_reported_also_after_a_look_that_fails(
+    broker: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.add(5)
+    broker.open().discover()
+    lose_records(broker)
+    stream = broker.open("t", "u", allow_gaps=True)
+    with pytest.raises(EdlError, match="no topic 'u'"):
+        stream.discover()
+    broker.add(1, topic="u")
+    assert [note.kind for note in stream.discover()[1]] == ["RecordsLost"]
+
+
+def test_a_stream_begins_with_a_record_and_not_with_an_aborted_transaction(
+    broker: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = example.encode({"x": [1.0]})
+    broker.cluster.write("t", [record] * 3)
+    stream = broker.open()
+    with monkeypatch.context() as aborted:
+        aborted.setattr(kafka_range, "read_messages", lambda *_: iter(()))
+        with pytest.raises(EdlError, match="the stream has no records yet"):
+            stream.compare(None)
+    broker.cluster.write("t", [record] * 2)
+    assert stream.discover()[0] == (broker.split(0, "0/3-5", 2),)
+    assert stream.sample == (record, record)
+    assert stream.compare(None).description is not None
 
 
 def test_a_compacted_topic_is_refused(broker: Topics) -> None:

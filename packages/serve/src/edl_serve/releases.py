@@ -93,7 +93,7 @@ class LastRelease:
                 if last > tried:
                     tried = last
                     self._take(last)
-            except EdlError as error:
+            except Exception as error:  # also of a model's own code: later releases should come
                 log.warning("release %d stays: %s", self.version, error)
 
     def _take(self, number: int) -> None:

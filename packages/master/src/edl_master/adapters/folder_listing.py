@@ -86,7 +86,7 @@ class FolderListing:
         """Return what the log keeps of a file."""
         return describe(file, with_index=False)
 
-    def positions(self) -> Mapping[str, int] | None:
+    def positions(self) -> Mapping[str, int | str] | None:
         """Return None: all names are needed."""
         return None
 

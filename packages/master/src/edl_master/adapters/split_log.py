@@ -24,7 +24,7 @@ class SplitEntry:
         uri: of the file, or of the range of a topic.
         records: how many it has.
         checksum: of its content.
-        version: of the file.
+        version: of the file; the id of the topic, if its brokers tell it.
         first_records, offsets, nbytes: as of its index, for a range of a topic.
     """
 
@@ -107,7 +107,7 @@ class SplitLog:
         self.path = path
         self.names = SplitNames()
         self.first = 0
-        self.positions: dict[str, int] = {}
+        self.positions: dict[str, int | str] = {}
         self.description: DataDescription | None = None
         self.sample: tuple[bytes, ...] = ()
         self._nbytes = 0
@@ -169,7 +169,7 @@ class SplitLog:
         lines = self._read_lines()[1 + max(0, first - self.first) :]
         return [SplitEntry(**json.loads(line)) for line in lines]
 
-    def compact(self, before: int, positions: Mapping[str, int]) -> None:
+    def compact(self, before: int, positions: Mapping[str, int | str]) -> None:
         """Leave out the splits with smaller numbers, which no master needs any more.
 
         Args:
@@ -192,7 +192,7 @@ def _write_header(
     description: DataDescription | None,
     sample: Sequence[bytes],
     first: int,
-    positions: Mapping[str, int],
+    positions: Mapping[str, int | str],
 ) -> bytes:
     about = dict(description.as_json()) if description else {}
     about["sample"] = [base64.b64encode(record).decode() for record in sample]

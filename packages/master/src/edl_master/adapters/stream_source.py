@@ -56,7 +56,7 @@ class SplitListing(Protocol):
     def describe(self, file: DataFile) -> SplitEntry:
         """Return what the log keeps of a split."""
 
-    def positions(self) -> Mapping[str, int] | None:
+    def positions(self) -> Mapping[str, int | str] | None:
         """Return what is to be known of all splits ever discovered; None: all their names."""
 
     @property
@@ -203,7 +203,12 @@ class StreamSource:
         if not uris:
             return (), notes
         files, first = self._listing.open(uris), len(self._log)
-        known = self._log.description if first else files[0].description
+        descriptions = (file.description for file in files if file.description is not None)
+        known = self._log.description if first else next(descriptions, None)
+        if not first and known is None and not any(file.index.records for file in files):
+            # The log begins with a record: aborted transactions say nothing about those to come.
+            self._listing.add(map(self._listing.describe, files))
+            return (), notes
         if known is not None:
             notes += [note for file in files for note in self._compare(known, file)]
         sample = () if first else _read_sample(files)

@@ -7,6 +7,7 @@ Brokers know nothing of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import recordio
 from edl_master.adapters.data import DataFile, open_files
@@ -37,10 +38,10 @@ class TopicListing:
         patterns: URIs of topics.
         option: of the command line, for messages.
         allow_gaps: whether records that are lost are reported and left out, instead of an error.
-        positions: by ``TOPIC/PARTITION``, as ``positions`` returned them.
+        positions: as ``positions`` returned them.
 
     Raises:
-        EdlError: USAGE: a URI is wrong, or names a range.
+        EdlError: USAGE: a URI is wrong, or names a range; or two name one topic.
     """
 
     first = "the first records of the stream"
@@ -51,14 +52,27 @@ class TopicListing:
         option: str,
         *,
         allow_gaps: bool,
-        positions: Mapping[str, int],
+        positions: Mapping[str, int | str],
     ) -> None:
         self._option = option
         self._allow_gaps = allow_gaps
-        self._positions = dict(positions)
+        self._positions = {key: at for key, at in positions.items() if isinstance(at, int)}
+        self._ids = {key: id_ for key, id_ in positions.items() if isinstance(id_, str)}
         self._topics = [self._parse(uri) for uri in patterns]
-        self._facts: dict[str, topics.TopicFacts] = {}
+        self._check_names()
+        self._lost: list[LogEvent] = []
         self._looks = 0
+
+    def _check_names(self) -> None:
+        """Positions are by the names of topics, so that a job may resume with other brokers."""
+        names = [topic.name for topic in self._topics]
+        if twice := next((name for name in names if names.count(name) > 1), ""):
+            raise EdlError(
+                ErrorCode.USAGE,
+                f"two topics have the name {twice}",
+                where=self._option,
+                remedy="Name each topic once, with all brokers of its cluster in one address.",
+            )
 
     def _parse(self, uri: str) -> Topic:
         try:
@@ -80,6 +94,8 @@ class TopicListing:
             known = parse(entry.uri)
             assert isinstance(known, PartitionRange), entry.uri
             self._positions[_key(known.topic, known.partition)] = known.stop
+            if entry.version:
+                self._ids[known.topic] = entry.version
 
     def find(self, most: int) -> tuple[list[str], list[LogEvent]]:
         """Return new ranges, at most so many, and what users should know.
@@ -89,7 +105,6 @@ class TopicListing:
                 lost; DATA_DAMAGED: a topic is another one, or does not keep its records.
         """
         found: list[PartitionRange] = []
-        notes: list[LogEvent] = []
         for topic in self._topics:
             try:
                 if self._looks % _FACTS_EVERY == 0:
@@ -103,8 +118,10 @@ class TopicListing:
                     remedy="Check the topic, and that its brokers can be reached.",
                 ) from error
             for partition, extent in sorted(extents.items()):
-                found += self._find_new(topic, partition, extent, notes)
+                found += self._find_new(topic, partition, extent)
         self._looks += 1
+        # A look that fails returns nothing, so its notes wait for one that succeeds.
+        notes, self._lost = self._lost, []
         return [part.uri for part in found[:most]], notes
 
     def _check(self, topic: Topic, facts: topics.TopicFacts) -> None:
@@ -115,13 +132,10 @@ class TopicListing:
                 where=f"{self._option} {_uri(topic)}",
                 remedy="Write what should train to a topic with cleanup.policy=delete.",
             )
-        before = self._facts.setdefault(topic.name, facts)
-        if facts.id and before.id and facts.id != before.id:
+        if facts.id and self._ids.setdefault(topic.name, facts.id) != facts.id:
             raise _other_topic(topic.name, self._option)
 
-    def _find_new(
-        self, topic: Topic, partition: int, extent: Extent, notes: list[LogEvent]
-    ) -> list[PartitionRange]:
+    def _find_new(self, topic: Topic, partition: int, extent: Extent) -> list[PartitionRange]:
         key = _key(topic.name, partition)
         position = self._positions.get(key, extent.floor)  # a new partition has no past
         if extent.end < position:
@@ -136,7 +150,7 @@ class TopicListing:
                     remedy=_GAPS_REMEDY,
                 )
             line = f"Records were removed before they trained: {lost}. The job goes on after them."
-            notes.append(LogEvent("RecordsLost", line, Severity.WARNING))
+            self._lost.append(LogEvent("RecordsLost", line, Severity.WARNING))
             self._positions[key] = position = extent.floor
         stop = min(extent.end, position + _RANGE_OFFSETS)
         return [topic.range(partition, position, stop)] if position < stop else []
@@ -154,17 +168,22 @@ class TopicListing:
 
         If their records are lost, the worker that reads them says so.
         """
-        return [
-            DataFile(entry.uri, KAFKA, (), _index_of(entry), entry.version) for entry in entries
-        ]
+        return [DataFile(entry.uri, KAFKA, (), _index_of(entry), "") for entry in entries]
 
     def describe(self, file: DataFile) -> SplitEntry:
-        """Return what the log keeps of a range."""
-        return describe(file, with_index=True)
+        """Return what the log keeps of a range; its version is the id of the topic."""
+        named = parse(file.uri)
+        assert isinstance(named, PartitionRange), file.uri
+        return replace(
+            describe(file, with_index=True), version=self._ids.get(named.topic, file.version)
+        )
 
-    def positions(self) -> Mapping[str, int] | None:
-        """Return the offset up to which each partition is known, by ``TOPIC/PARTITION``."""
-        return self._positions
+    def positions(self) -> Mapping[str, int | str] | None:
+        """Return the offset up to which each partition is known, and the ids of topics.
+
+        Offsets are by ``TOPIC/PARTITION``, and ids by ``TOPIC``.
+        """
+        return {**self._positions, **self._ids}
 
 
 def _index_of(entry: SplitEntry) -> recordio.Index:

@@ -20,10 +20,20 @@ CONFIG = "EDL_KAFKA_CONFIG"
 """The environment variable that names a file of client settings."""
 
 _SETTING = "EDL_KAFKA_"
-_OWN_SETTINGS = frozenset({"group.id", "enable.auto.commit", "auto.offset.reset"})
+_OWN_SETTINGS = frozenset(
+    {
+        "group.id",
+        "enable.auto.commit",
+        "auto.offset.reset",
+        # Without these, the end of a range is not found, and what is not committed trains.
+        "enable.partition.eof",
+        "isolation.level",
+    }
+)
+_MAX_PARTITION, _MAX_OFFSET = 2**31 - 1, 2**63 - 1
 _TOPIC = re.compile(
     r"kafka://(?P<servers>[^/?#]+)/(?P<topic>[A-Za-z0-9._-]+)"
-    r"(?:/(?P<partition>\d+)/(?P<start>\d+)-(?P<stop>\d+))?(?:\?start=(?P<since>[^&#]+))?"
+    r"(?:/(?P<partition>[0-9]{1,10})/(?P<start>[0-9]{1,19})-(?P<stop>[0-9]{1,19}))?(?:\?start=(?P<since>[^&#]+))?"
 )
 
 
@@ -85,6 +95,11 @@ def parse(uri: str) -> Topic | PartitionRange:
     Raises:
         RecordError: it names neither a topic nor a range of one.
     """
+    if "@" in uri:  # not repeated: there may be a password in it
+        raise RecordError(
+            "the address of a topic has no user and no password: they are sasl.username and "
+            f"sasl.password in the file that {CONFIG} names"
+        )
     found = _TOPIC.fullmatch(uri)
     if found is None or (found["partition"] and found["since"]):
         raise RecordError(
@@ -94,13 +109,10 @@ def parse(uri: str) -> Topic | PartitionRange:
         )
     servers = ",".join(map(_with_port, found["servers"].split(",")))
     if found["partition"]:
-        return PartitionRange(
-            servers,
-            found["topic"],
-            int(found["partition"]),
-            int(found["start"]),
-            int(found["stop"]),
-        )
+        partition, start, stop = (int(found[name]) for name in ("partition", "start", "stop"))
+        if not (partition <= _MAX_PARTITION and start <= stop <= _MAX_OFFSET):
+            raise RecordError(f"{uri}: a partition has no such offsets; write them as START-STOP")
+        return PartitionRange(servers, found["topic"], partition, start, stop)
     return Topic(servers, found["topic"], _milliseconds(uri, found["since"]))
 
 
@@ -136,6 +148,8 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
                 lines = file.read().splitlines()
         except OSError as error:
             raise RecordError(f"{CONFIG}: {path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise RecordError(f"{CONFIG}: {path}: it is no text in UTF-8") from error
         for number, line in enumerate(lines, 1):
             name, sign, value = line.partition("=")
             if not line.strip() or line.lstrip().startswith(("#", "!")):
@@ -147,6 +161,6 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         if variable.startswith(_SETTING) and variable != CONFIG:
             settings[variable.removeprefix(_SETTING).lower().replace("_", ".")] = value
     for name in _OWN_SETTINGS & settings.keys():
-        raise RecordError(f"{name}: edl keeps the positions itself; remove this setting of Kafka")
+        raise RecordError(f"{name}: edl decides this setting of Kafka itself; remove it")
     settings.pop("bootstrap.servers", None)
     return settings

@@ -186,18 +186,19 @@ def read_messages(
         if client.place != place:
             client.consumer.assign([kafka.TopicPartition(*place)])
         client.place = None
-        reading = _Reading(kafka, client, wanted, patience_s)
+        reading = _Reading(kafka, client, wanted, start, patience_s)
         yield from reading.run(start, most or wanted.stop - start)
         client.place = reading.place
 
 
 class _Reading:
     def __init__(
-        self, kafka: Any, client: Client, wanted: PartitionRange, patience_s: float
+        self, kafka: Any, client: Client, wanted: PartitionRange, start: int, patience_s: float
     ) -> None:
         self._errors = kafka.KafkaError
         self._client = client
         self._wanted = wanted
+        self._start = start
         self._patience_s = patience_s
         self.place: Place | None = None
         """Of the message after the last one, if none beyond it has been taken."""
@@ -233,6 +234,8 @@ class _Reading:
                 if message.offset() >= wanted.stop:
                     return found, True
                 found.append(message)
+            elif self._is_of_other_reading(message):
+                continue
             elif error.code() == errors._PARTITION_EOF:
                 # A broker that has just become leader may know of less for a moment.
                 if message.offset() >= wanted.stop:
@@ -248,6 +251,19 @@ class _Reading:
             else:
                 self._client.errors.append(error)
         return found, False
+
+    def _is_of_other_reading(self, message: Any) -> bool:
+        """Tell whether an error is of what the client requested before it got this range.
+
+        The library drops messages of an earlier assignment, but not all of its errors.
+        """
+        if message.topic() is None:  # it is of the connection
+            return False
+        place = (message.topic(), message.partition())
+        return (
+            place != (self._wanted.topic, self._wanted.partition)
+            or 0 <= message.offset() < self._start
+        )
 
 
 _PERMANENT = frozenset(

@@ -83,11 +83,15 @@ def list_extents(topic: Topic, timeout_s: float = TIMEOUT_S) -> dict[int, Extent
         floors = _list_offsets(topic, partitions, first, timeout_s)
     except kafka.KafkaException as error:
         raise UnreadableFile(f"{uri}: {explain(error)}") from error
-    # Without a record since a time, there is no offset.
-    return {
-        number: Extent(floors[number] if floors[number] >= 0 else ends[number], ends[number])
-        for number in partitions
-    }
+    return {number: _extent(floors[number], ends[number]) for number in partitions}
+
+
+def _extent(floor: int, end: int) -> Extent:
+    """Return the extent of a partition, whose end was asked for before its floor.
+
+    There is no floor, -1, without a record since a time; and it may have passed the end meanwhile.
+    """
+    return Extent(min(floor, end) if floor >= 0 else end, end)
 
 
 def _list_partitions(topic: Topic, timeout_s: float) -> list[int]:

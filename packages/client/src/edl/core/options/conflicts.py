@@ -212,6 +212,7 @@ def _check_topics(given: Mapping[str, Given], values: Mapping[str, Any]) -> None
     from recordio.errors import RecordError
     from recordio.kafka import addresses
 
+    names = []
     for uri in topics:
         try:
             named = addresses.parse(uri)
@@ -225,6 +226,14 @@ def _check_topics(given: Mapping[str, Given], values: Mapping[str, Any]) -> None
                 where=given["data"].where,
                 remedy="Name the topic; or leave --window out, to train on the range alone.",
             )
+        if values["window"] is not None and isinstance(named, addresses.Topic):
+            names.append(named.name)
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise usage(
+            f"two topics have the name {twice}",
+            where=given["data"].where,
+            remedy="Name each topic once, with all brokers of its cluster in one address.",
+        )
     if values["window"] is not None and len(topics) < len(data):
         raise usage(
             "a stream is of files or of topics, not of both",
