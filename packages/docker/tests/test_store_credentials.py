@@ -12,6 +12,7 @@ import pytest
 
 from edl_docker.store_credentials import StoreAccess, provide, remove
 from edl_proto.v1 import job_pb2
+from recordio.kafka.addresses import read_settings
 
 SECRET = "very-secret"
 
@@ -64,6 +65,22 @@ def test_files_of_the_home_are_copied_anew_each_time(tmp_path: Path) -> None:
         assert credentials(access)["mine"]["aws_access_key_id"] == key
         assert access.variables["AWS_PROFILE"] == "mine"
         assert "here" in Path(access.variables["AWS_CONFIG_FILE"]).read_text()
+
+
+def test_settings_of_kafka_and_the_files_that_they_name(tmp_path: Path) -> None:
+    authority, config, job_dir = tmp_path / "ca.pem", tmp_path / "team", tmp_path / "job"
+    job_dir.mkdir()
+    authority.write_bytes(b"a certificate")
+    config.write_text(f"ssl.ca.location={authority}\nsasl.username=me\n")
+    given = {"EDL_KAFKA_CONFIG": str(config), "EDL_KAFKA_SASL_PASSWORD": SECRET}
+    access = provide(job_dir, spec(data=["kafka://a:1/t"]), given)
+    assert not any(SECRET in text for text in access.variables.values())
+    found = read_settings(access.variables)
+    copied = Path(found.pop("ssl.ca.location"))
+    assert copied.parent == access.folder
+    assert copied.read_bytes() == b"a certificate"
+    assert found == {"sasl.username": "me", "sasl.password": SECRET}
+    assert provide(job_dir, spec(data=["s3://bucket/a"]), {**given, "HOME": "/"}).folder is None
 
 
 def test_google_s_credentials_and_settings_of_fsspec(

@@ -20,6 +20,7 @@ from pathlib import Path
 from edl.plugins.files import read_input
 from edl_proto.v1 import job_pb2
 from edl_runtime.local import job_directory
+from recordio.kafka.addresses import CONFIG, read_settings
 
 _AWS_KEYS = {
     "AWS_ACCESS_KEY_ID": "aws_access_key_id",
@@ -72,6 +73,8 @@ def provide(
         if schemes & kinds:
             add_files(add, environ)
             variables |= {name: text for name, text in environ.items() if pattern.fullmatch(name)}
+    if "kafka" in schemes:
+        _add_kafka(add, environ)
     _add_fsspec(add, schemes)
     if files:
         if add.folder.is_symlink():  # of an earlier master, which could write into the directory
@@ -121,6 +124,18 @@ def _add_google(add: _Adder, environ: Mapping[str, str]) -> None:
     named = environ.get("GOOGLE_APPLICATION_CREDENTIALS")
     if content := _content(named or folder / "application_default_credentials.json"):
         add("GOOGLE_APPLICATION_CREDENTIALS", "google-credentials", content)
+
+
+def _add_kafka(add: _Adder, environ: Mapping[str, str]) -> None:
+    settings = read_settings(environ)
+    for name, value in settings.items():
+        if name.endswith(".location") and (content := _content(value)):
+            file = f"kafka-{name}"
+            add.files[file] = content
+            settings[name] = str(add.folder / file)
+    if settings:
+        lines = "".join(f"{name}={value}\n" for name, value in settings.items())
+        add(CONFIG, "kafka.properties", lines.encode())
 
 
 def _add_fsspec(add: _Adder, schemes: set[str]) -> None:

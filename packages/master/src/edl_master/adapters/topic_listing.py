@@ -64,7 +64,7 @@ class TopicListing:
         self._looks = 0
 
     def _check_names(self) -> None:
-        """Positions are by the names of topics, so that a job may resume with other brokers."""
+        """Check that no two topics have one name, by which positions are kept."""
         names = [topic.name for topic in self._topics]
         if twice := next((name for name in names if names.count(name) > 1), ""):
             raise EdlError(

@@ -91,7 +91,7 @@ def variable(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not _VARIABLE.fullmatch(name):
         raise ValueError(f"{text!r} is not NAME=VALUE")
-    if name.startswith("EDL_") and not name.startswith("EDL_LOG_"):
+    if name.startswith("EDL_") and not name.startswith(("EDL_LOG_", "EDL_KAFKA_")):
         raise ValueError(f"{name} is set by edl")
     return name, value
 
