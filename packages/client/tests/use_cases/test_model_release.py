@@ -129,3 +129,13 @@ def test_numbers() -> None:
     assert read_numbers(["10", "9", "a", "-1", ".3", "1.0", ""]) == [9, 10]
     assert find_outdated([9, 10, 11], 0) == []
     assert find_outdated([9, 10, 11], 2) == [9]
+
+
+def test_a_release_that_is_a_link_is_removed_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    folder, golden = open_releases(str(tmp_path / "releases")), write_model(tmp_path / "golden")
+    (tmp_path / "releases").mkdir()
+    (tmp_path / "releases" / "4").symlink_to(golden)
+    assert folder.list() == [4]
+    folder.remove(4)
+    assert not list((tmp_path / "releases").iterdir())
+    assert (golden / TRAINED_MODEL).exists()

@@ -50,7 +50,10 @@ class ReleasesOnDisk:
         hidden = os.path.join(self._place, f".{number}.removed")
         try:
             os.rename(place, hidden)
-            shutil.rmtree(hidden)
+            if os.path.islink(hidden):  # a user's own, to a model elsewhere
+                os.unlink(hidden)
+            else:
+                shutil.rmtree(hidden)
         except OSError as error:
             raise _unwritable(place, f"{error.strerror}", "Remove it yourself.") from error
 
