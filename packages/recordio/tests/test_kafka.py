@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 
@@ -138,6 +139,27 @@ def test_brokers_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # --- ranges -------------------------------------------------------------------------------------
+
+
+def test_a_client_that_is_refused_is_replaced(
+    cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.write("led", values(1))
+    topic = Topic(cluster.address, "led")
+    assert topics.list_extents(topic)[0] == Extent(0, 1)
+    stale = topics._admin(os.getpid(), cluster.address)
+
+    class Refused:
+        def list_offsets(self, *_: object, **__: object) -> None:
+            error = confluent_kafka.KafkaError(confluent_kafka.KafkaError.FENCED_LEADER_EPOCH)
+            raise confluent_kafka.KafkaException(error)
+
+    with monkeypatch.context() as refused:
+        refused.setattr(type(stale), "list_offsets", Refused.list_offsets)
+        with pytest.raises(recordio.UnreadableFile):
+            topics.list_extents(topic)
+    assert topics._admin(os.getpid(), cluster.address) is not stale
+    assert topics.list_extents(topic)[0] == Extent(0, 1)
 
 
 def test_any_range_of_records(cluster: KafkaCluster) -> None:

@@ -82,6 +82,9 @@ def list_extents(topic: Topic, timeout_s: float = TIMEOUT_S) -> dict[int, Extent
         ends = _list_offsets(topic, partitions, spec.latest(), timeout_s)
         floors = _list_offsets(topic, partitions, first, timeout_s)
     except kafka.KafkaException as error:
+        # This client asks with the leaders that it knows, and brokers that have restarted refuse
+        # their old epochs: only a new client learns the new ones soon.
+        _admin.cache_clear()
         raise UnreadableFile(f"{uri}: {explain(error)}") from error
     return {number: _extent(floors[number], ends[number]) for number in partitions}
 
