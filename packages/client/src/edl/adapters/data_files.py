@@ -18,6 +18,7 @@ from edl.core.locations import scheme
 from edl.core.problem import Problem
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
+from edl_runtime.public_settings import without_passwords
 from recordio.formats.csvfile import is_json
 from recordio.formats.detection import named_format, sniff
 from recordio.kafka.addresses import is_kafka
@@ -338,6 +339,6 @@ def _unreadable(error: object, where: str, option: str, remedy: str = _ACCESS) -
     return EdlError(
         ErrorCode.DATA_UNREADABLE,
         f"{option} cannot be read: {reason}",
-        where=where,
+        where=without_passwords(where),
         remedy=remedy,
     )
