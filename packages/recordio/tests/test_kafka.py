@@ -119,6 +119,8 @@ def test_a_topic_has_the_ranges_of_its_partitions(cluster: KafkaCluster) -> None
     uri = cluster.uri("two")
     assert recordio.expand(uri) == [f"{uri}/0/0-3", f"{uri}/2/0-5"]
     assert recordio.expand(f"{uri}/2/1-4") == [f"{uri}/2/1-4"]
+    with pytest.raises(recordio.NoSuchData, match="topic two has no partition 7"):
+        recordio.expand(f"{uri}/7/1-4")
     extents = topics.list_extents(Topic(cluster.address, "two"))
     assert extents == {0: Extent(0, 3), 1: Extent(0, 0), 2: Extent(0, 5), 3: Extent(0, 0)}
 

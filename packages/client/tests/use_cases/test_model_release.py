@@ -44,7 +44,7 @@ class Job:
     def status(self, name: str, **_: Any) -> Any:
         self._version = version = next(self._script, -1)
         state = self.state if version == -1 else JobState.RUNNING
-        output = str(write_model(self.place / "output")) if version == -1 else ""
+        output = str(write_model(self.place / "output", b"trained")) if version == -1 else ""
         status = JobStatus(
             name, Verb.TRAIN, state, output=output, version=99, saved_version=version
         )
@@ -55,9 +55,9 @@ class Job:
         return JobStatus(name, Verb.TRAIN, JobState.SUCCEEDED, version=self._version or 0)
 
 
-def write_model(place: Path) -> Path:
-    place.mkdir(parents=True)
-    (place / TRAINED_MODEL).write_bytes(b"model")
+def write_model(place: Path, content: bytes = b"so far") -> Path:
+    place.mkdir(parents=True, exist_ok=True)
+    (place / TRAINED_MODEL).write_bytes(content)
     return place
 
 
@@ -89,6 +89,12 @@ def test_old_releases_are_removed_and_numbers_not_used_again(
     found = release(Job(tmp_path, 10), monkeypatch, keep=2)
     assert found == [(9, 10, (7,)), (10, 99, (8,))]
     assert sorted(path.name for path in releases.iterdir()) == ["10", "9", "9.tmp", "notes"]
+
+
+def test_the_last_release_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(tmp_path)
+    assert release(job, monkeypatch) == [(1, 99, ())]
+    assert release(job, monkeypatch) == []
 
 
 def test_a_job_that_failed_has_no_last_release(

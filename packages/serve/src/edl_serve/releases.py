@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,6 +20,9 @@ log = logging.getLogger(__name__)
 
 POLL_S = 2.0
 """Seconds between two looks for a new release."""
+
+ATTEMPTS = 3
+"""Attempts to load a release: a store may fail for a moment."""
 
 
 def list_releases(place: str) -> list[int]:
@@ -86,12 +90,12 @@ class LastRelease:
 
     def follow(self, over: threading.Event) -> None:
         """Serve new releases as they come, until the event is set."""
-        tried = self.version
+        attempts: Counter[int] = Counter()
         while not over.wait(POLL_S):
             try:
                 last = max(list_releases(self._place), default=0)
-                if last > tried:
-                    tried = last
+                if last > self.version and attempts[last] < ATTEMPTS:
+                    attempts[last] += 1
                     self._take(last)
             except Exception as error:  # also of a model's own code: later releases should come
                 log.warning("release %d stays: %s", self.version, error)

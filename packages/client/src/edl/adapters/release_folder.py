@@ -44,6 +44,9 @@ class ReleasesOnDisk:
             shutil.rmtree(hidden, ignore_errors=True)
             raise _unwritable(hidden, f"{error.strerror}", "Choose another --to.") from error
 
+    def has(self, number: int, model: str) -> bool:
+        return _describe(self.place_of(number)) == _describe(model)
+
     def remove(self, number: int) -> None:
         place = self.place_of(number)
         # A server that looks meanwhile sees all of the release, or nothing.
@@ -92,6 +95,9 @@ class StoredReleases:
             except Exception as error:  # a store's client has errors of its own
                 raise _unwritable(place, reason_of(error), remedy_of(error)) from error
 
+    def has(self, number: int, model: str) -> bool:
+        return _describe(self.place_of(number)) == _describe(model)
+
     def remove(self, number: int) -> None:
         place = self.place_of(number)
         try:
@@ -99,6 +105,15 @@ class StoredReleases:
             system.rm(path, recursive=True)
         except Exception as error:  # a store's client has errors of its own
             raise _unwritable(place, reason_of(error), remedy_of(error)) from error
+
+
+def _describe(model: str) -> bytes:
+    """Return the description of a trained model, which names the moment of its writing."""
+    try:
+        system, path = filesystem(model)
+        return bytes(system.cat_file(f"{path}/{TRAINED_MODEL}"))
+    except Exception as error:  # a store's client has errors of its own
+        raise _unwritable(model, reason_of(error), remedy_of(error)) from error
 
 
 def _fetch(model: str, folder: str) -> None:

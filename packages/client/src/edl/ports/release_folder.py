@@ -17,5 +17,8 @@ class ReleaseFolder(Protocol):
     def add(self, number: int, model: str) -> None:
         """Make a release of a trained model. Raises: EdlError: OUTPUT_UNWRITABLE."""
 
+    def has(self, number: int, model: str) -> bool:
+        """Return whether a release is this trained model. Raises: EdlError: OUTPUT_UNWRITABLE."""
+
     def remove(self, number: int) -> None:
         """Remove a release. Raises: EdlError: OUTPUT_UNWRITABLE."""

@@ -90,9 +90,10 @@ class ModelReleaser:
             self._sleep(_POLL_S)
             due -= _POLL_S
         if report.status.state is JobState.SUCCEEDED and report.status.output:
-            number = next_number(self._folder.list())
-            self._folder.add(number, report.status.output)
-            yield self._describe(number, report.status.version)
+            numbers, output = self._folder.list(), report.status.output
+            if not numbers or not self._folder.has(numbers[-1], output):
+                self._folder.add(next_number(numbers), output)
+                yield self._describe(next_number(numbers), report.status.version)
 
     def _release(self) -> Release:
         number = next_number(self._folder.list())

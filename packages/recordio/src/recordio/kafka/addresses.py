@@ -30,9 +30,12 @@ _OWN_SETTINGS = frozenset(
         "isolation.level",
     }
 )
+_SHOWN = 300
+"""The number of characters of a wrong address that a message repeats."""
+
 _MAX_PARTITION, _MAX_OFFSET = 2**31 - 1, 2**63 - 1
 _TOPIC = re.compile(
-    r"kafka://(?P<servers>[^/?#]+)/(?P<topic>[A-Za-z0-9._-]+)"
+    r"kafka://(?P<servers>[^/?#]+)/(?P<topic>[A-Za-z0-9._-]{1,249})"
     r"(?:/(?P<partition>[0-9]{1,10})/(?P<start>[0-9]{1,19})-(?P<stop>[0-9]{1,19}))?(?:\?start=(?P<since>[^&#]+))?"
 )
 
@@ -103,9 +106,9 @@ def parse(uri: str) -> Topic | PartitionRange:
     found = _TOPIC.fullmatch(uri)
     if found is None or (found["partition"] and found["since"]):
         raise RecordError(
-            f"{uri}: the address of a topic is kafka://HOST:PORT/TOPIC, with several brokers "
-            "kafka://HOST:PORT,HOST:PORT/TOPIC, and kafka://HOST:PORT/TOPIC?start=2026-11-30T08:00Z"
-            " for what came since then"
+            f"{uri[:_SHOWN]}: the address of a topic is kafka://HOST:PORT/TOPIC, with several "
+            "brokers kafka://HOST:PORT,HOST:PORT/TOPIC, and "
+            "kafka://HOST:PORT/TOPIC?start=2026-11-30T08:00Z for what came since then"
         )
     servers = ",".join(map(_with_port, found["servers"].split(",")))
     if found["partition"]:
@@ -129,7 +132,7 @@ def _milliseconds(uri: str, since: str | None) -> int | None:
         raise RecordError(f"{uri}: {since!r} is no time; write it as 2026-11-30T08:00Z") from error
     if at.tzinfo is None:
         at = at.replace(tzinfo=UTC)
-    return int(at.timestamp() * 1000)
+    return max(0, int(at.timestamp() * 1000))  # negative times have other meanings for brokers
 
 
 def read_settings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -49,12 +49,15 @@ def expand(uri: str) -> list[str]:
     """Return the ranges that a topic has now, or the one range that a URI names.
 
     Raises:
-        NoSuchData: there is no such topic, or it has no record.
+        NoSuchData: there is no such topic or partition, or it has no record.
         UnreadableFile: the brokers refuse, or do not answer.
         RecordError: the URI is wrong.
     """
     named = parse(uri)
     if isinstance(named, PartitionRange):
+        topic = Topic(named.servers, named.topic)
+        if named.partition not in _list_partitions(topic, TIMEOUT_S):
+            raise NoSuchData(f"{uri}: topic {named.topic} has no partition {named.partition}")
         return [named.uri]
     ranges = [
         named.range(partition, extent.floor, extent.end).uri
