@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from edl_proto.errors import EdlError, ErrorCode
-from edl_serve.instances import encode_instances, example_instance
+from edl_serve.instances import encode_instances, example_instance, find_lacking
 from recordio import example
 from recordio.description import NUMBER, TEXT, DataDescription, DataField, Form
 
@@ -47,6 +47,12 @@ def test_rows_have_the_columns_in_the_order_of_the_training_data() -> None:
     assert list(found.contents) == [b'1.5,"a ""b"", c"', b"1,"]
 
 
+def test_columns_that_rows_lack_are_found() -> None:
+    rows = encode_instances([{"city": "a"}], TABLE)
+    assert find_lacking(rows, TABLE) == ["age", "label"]
+    assert find_lacking(encode_instances(["line"], None), None) == []
+
+
 def test_records_of_unknown_data_are_bytes() -> None:
     assert encode_one("line", None) == b"line"
     assert encode_one({"b64": "AP8="}, None) == b"\x00\xff"
@@ -56,7 +62,7 @@ def test_records_of_unknown_data_are_bytes() -> None:
     ("instances", "what"),
     [
         ([], "no instances"),
-        ({"age": 1}, "no instances"),
+        ({"age": 1}, "the instances are no list"),
         ([1.5], "instances[0] is no object with features"),
         ([{"age": 1.0}, {"Age": 2.0}], "instances[1] has 'Age'"),
         ([{"age": "three"}], "instances[0].age has a value that is no number"),

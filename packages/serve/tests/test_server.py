@@ -78,6 +78,12 @@ def test_an_error_says_what_to_do(port: int) -> None:
     assert (answer["what"], answer["where"], answer["remedy"]) == ("minus one", "x", "Send more.")
 
 
+def test_another_name_is_told_the_right_one(port: int) -> None:
+    status, answer = ask(port, "POST", "/v1/models/other:predict", b"{}", JSON)
+    assert status == 404
+    assert "/v1/models/m:predict" in json.loads(answer)["remedy"]
+
+
 @pytest.mark.parametrize(
     ("content", "headers", "what"),
     [

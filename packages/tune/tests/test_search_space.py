@@ -55,6 +55,7 @@ def test_values_are_read(text: object, domain: object) -> None:
         ("log:1..8/2", "is logarithmic and has a step"),
         ("1..8/0", "a step that is not above 0"),
         ("1..x", "is no range"),
+        ("0.001-0.1", "is no range"),
         ("log:5", "is no range"),
         ("3,3", "is there twice"),
         ([{}], "no number, text or list"),

@@ -32,6 +32,27 @@ def test_json_is_refused_with_what_to_do(tmp_path: Path, name: str, content: str
     assert ".to_parquet" in error.remedy
 
 
+@pytest.mark.parametrize(
+    ("content", "what", "remedy"),
+    [
+        (
+            "version https://git-lfs.github.com/spec/v1\nsize 5\n",
+            "pointer of Git LFS",
+            "git lfs pull",
+        ),
+        ("\n<!DOCTYPE html>\n<p>a, b</p>\n", "a page of the web", "Download it again"),
+        ("<html><p>a, b</p>\n", "a page of the web", "Download it again"),
+    ],
+)
+def test_what_was_downloaded_in_place_of_a_table(
+    tmp_path: Path, content: str, what: str, remedy: str
+) -> None:
+    (tmp_path / "a.csv").write_text(content)
+    error = check_and_return_error(tmp_path / "a.csv")
+    assert what in error.what
+    assert remedy in error.remedy
+
+
 def test_parquet_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "a.parquet"
     file.write_bytes(b"PAR1")

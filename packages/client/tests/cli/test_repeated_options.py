@@ -70,12 +70,12 @@ def test_of_several_values_the_last_counts_and_a_warning_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr("edl.cli.commands.click.echo", lambda text, err: told.append(text))
+    monkeypatch.setattr("edl.render.terminal.warning", told.append)
     flags = read(monkeypatch, "--num-workers", "2", "--data", "a", "--data", "b", "--shuffle")
     assert not told
     flags = read(monkeypatch, "--num-workers", "2", "--num-workers", "3")
     assert flags["num_workers"].value == "3"
-    assert told == ["warning: --num-workers is given more than once, and only the last one counts"]
+    assert told == ["--num-workers is given more than once, and only the last one counts"]
 
 
 def test_parameters_that_the_shell_has_separated(attempt: Attempt) -> None:

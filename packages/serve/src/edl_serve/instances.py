@@ -41,7 +41,9 @@ def encode_instances(instances: Any, data: DataDescription | None) -> EncodedIns
     Raises:
         EdlError: USAGE, an instance is no record of this data.
     """
-    if not isinstance(instances, list) or not instances:
+    if not isinstance(instances, list):
+        raise _error("the instances are no list", 'Send {"instances": [{…}, …]}, also for one.')
+    if not instances:
         raise _error("there are no instances", "Send a list of at least one instance.")
     if data is None:
         return EncodedInstances(
@@ -76,6 +78,13 @@ def example_instance(data: DataDescription | None) -> Any:
 def _example_value(field: DataField) -> Any:
     value: Any = "" if field.kind not in (NUMBER, "float", "int64") else 0
     return value if field.size in (-1, 1) else [value] * field.size
+
+
+def find_lacking(records: EncodedInstances, data: DataDescription | None) -> list[str]:
+    """Return the columns of the training data that rows of a table lack, such as the label's."""
+    if data is None or data.form is not Form.TABLE:
+        return []
+    return [name for name in data.names if name not in records.columns]
 
 
 def _check_names(instance: Any, data: DataDescription, place: str) -> None:

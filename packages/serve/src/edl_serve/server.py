@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_serve.batching import Batcher
-from edl_serve.instances import encode_instances, example_instance
+from edl_serve.instances import encode_instances, example_instance, find_lacking
 from edl_serve.served_model import Predictor, unpack
 
 MAX_BODY_BYTES = 64 << 20
@@ -50,6 +50,7 @@ def build_app(model: Predictor, name: str, hosts: list[str]) -> Starlette:
             Route(f"{path}:predict", api.predict, methods=["POST"]),
             Route(f"{path}/metadata", api.describe),
             Route(path, api.show_status),
+            Route("/v1/models/{rest:path}", api.refuse_name, methods=["GET", "POST"]),
         ],
         # A page of the web whose name leads to this machine must not use the model.
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],
@@ -74,8 +75,16 @@ class _Api:
             records = encode_instances(_instances(await _read(request)), self._model.data)
             if len(records.contents) > MAX_INSTANCES:
                 raise _usage(f"there are more than {MAX_INSTANCES} instances", "Send fewer.")
+        except EdlError as error:
+            return _refuse(error)
+        try:
             found = await self._batcher.predict(records)
         except EdlError as error:
+            if lacking := find_lacking(records, self._model.data):
+                error.remedy = (
+                    f"The instances lack {', '.join(lacking)}, which the training data had. Send "
+                    "them, too; null is an empty cell."
+                )
             return _refuse(error)
         return _JsonAnswer({"predictions": list(map(unpack, found))})
 
@@ -83,6 +92,11 @@ class _Api:
         state = {"version": str(self._model.version), "state": "AVAILABLE"}
         fine = {"error_code": "OK", "error_message": ""}
         return JSONResponse({"model_version_status": [{**state, "status": fine}]})
+
+    async def refuse_name(self, _: Request) -> Response:
+        remedy = f"Use /v1/models/{self._name}:predict; --name of edl serve sets another name."
+        error = _usage(f"this server has the model {self._name} alone", remedy)
+        return _refuse(error, status=404)
 
     async def describe(self, _: Request) -> Response:
         data = self._model.data.as_json() if self._model.data is not None else None
@@ -158,10 +172,10 @@ def _usage(what: str, remedy: str) -> EdlError:
     return EdlError(ErrorCode.USAGE, what, where="request", remedy=remedy)
 
 
-def _refuse(error: EdlError) -> Response:
+def _refuse(error: EdlError, status: int = 0) -> Response:
     parts = {"what": error.what, "where": error.where, "remedy": error.remedy}
     code = 400 if error.code in (ErrorCode.USAGE, ErrorCode.DATA_DAMAGED) else 422
-    return JSONResponse({"error": str(error), **parts}, status_code=code)
+    return JSONResponse({"error": str(error), **parts}, status_code=status or code)
 
 
 def _asset(file: str) -> bytes:

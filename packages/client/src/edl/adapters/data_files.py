@@ -34,6 +34,15 @@ _KAFKA = (
     "Check host, port and topic; EDL_KAFKA_CONFIG names a file with the settings of the connection."
 )
 _SPECIAL = "Write the content to a regular file first."
+_NO_TABLES = (
+    (
+        b"version https://git-lfs",
+        "the file is a pointer of Git LFS, not the table itself",
+        "git lfs pull fetches the table.",
+    ),
+    (b"<!doctype html", "the file is a page of the web, not a table", "Download it again."),
+    (b"<html", "the file is a page of the web, not a table", "Download it again."),
+)
 _PROBE_BYTES = 4096  # of a file that may be JSON
 _LOOKED_AT = 100
 """Records: one of them may lack a feature that others have."""
@@ -320,7 +329,14 @@ def json_remedy(file: str) -> str:
 
 
 def _check_delimiter(file: str, option: str) -> None:
-    """Refuse a table whose one column has a name such as ``a;b;c``."""
+    """Refuse what is no table, or has one column with a name such as ``a;b;c``."""
+    with open(file, "rb") as content:
+        begin = content.read(_PROBE_BYTES).lstrip()
+    for sign, what, remedy in _NO_TABLES:
+        if begin.lower().startswith(sign):
+            raise EdlError(
+                ErrorCode.DATA_UNREADABLE, f"{option}: {what}", where=f"{file}:1", remedy=remedy
+            )
     columns = recordio.open_source(file, format="csv").columns or ()
     other = next((sign for sign in DELIMITERS[1:] if len(columns) == 1 and sign in columns[0]), "")
     if other:

@@ -58,8 +58,8 @@ class EdlCommand(click.Command):
         if not ctx.resilient_parsing:
             _, _, order = self.make_parser(ctx).parse_args(given)
             for flag in _find_repeated(order):
-                text = f"warning: {flag} is given more than once, and only the last one counts"
-                click.echo(text, err=True)
+                text = f"{flag} is given more than once, and only the last one counts"
+                resolve_name("edl.render.terminal:warning")(text)  # help does not need it
         return rest
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

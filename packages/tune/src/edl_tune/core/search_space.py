@@ -24,6 +24,7 @@ _VALUES = (bool, int, float, str, list, type(None))
 EXAMPLE = "--search units=32,64,128 --search learning_rate=log:1e-4..1e-1"
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_DASHED = re.compile(rf"({_NUMBER})\s*(?:-|:|to|\.{{3}})\s*({_NUMBER})")
 _RANGE = re.compile(rf"(log:)?({_NUMBER})\.\.({_NUMBER})(?:/({_NUMBER}))?")
 
 
@@ -168,6 +169,12 @@ def read_domain(value: object, where: str) -> ValueRange | ValueChoice:
         return _choice(list(value), where)
     text = str(value).strip()
     if ".." not in text and not text.startswith("log:"):
+        if ends := _DASHED.fullmatch(text):
+            raise usage(
+                f"{text!r} is no range",
+                where=where,
+                remedy=f"Write two dots: {ends[1]}..{ends[2]}, or log:{ends[1]}..{ends[2]}.",
+            )
         return _choice(_literals(text), where)
     matched = _RANGE.fullmatch(text)
     if matched is None:

@@ -74,6 +74,12 @@ CASES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
         {"loss": keras.losses.MeanAbsoluteError()},
         {"sample_weight": WEIGHTS},
     ),
+    "a weight of the only loss": (
+        MODEL + "loss = tf.keras.losses.MeanAbsoluteError()\nloss_weights = [0.25]",
+        ONE,
+        {"loss": keras.losses.MeanAbsoluteError(), "loss_weights": [0.25]},
+        {},
+    ),
     "class weights": (
         CLASSES + "class_weight = {0: 1.0, 2: 4.0}\n"
         "loss = 'sparse_categorical_crossentropy'\ndef eval_metrics_fn(): return ['accuracy']",

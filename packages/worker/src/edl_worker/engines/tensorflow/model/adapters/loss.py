@@ -165,8 +165,9 @@ def _check_outputs(written: Definition, name: str, value: Any, output_names: Seq
             + f", but the outputs of the model are {outputs}",
             f"Use the names of the outputs as the keys of {name}.",
         )
-    lacking = [each for each in output_names if each not in value] if value else []
-    if isinstance(value, Mapping) and name == "loss" and lacking:
+    is_by_name = isinstance(value, Mapping) and bool(value)
+    lacking = [each for each in output_names if each not in value] if is_by_name else []
+    if name == "loss" and lacking:
         raise written.error(
             f"has no loss for the output {', '.join(lacking)}",
             "Give each output a loss; None if it has none.",
