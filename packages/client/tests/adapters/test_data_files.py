@@ -36,7 +36,7 @@ def test_json_is_refused_with_what_to_do(tmp_path: Path, name: str, content: str
     ("content", "what", "remedy"),
     [
         (
-            "version https://git-lfs.github.com/spec/v1\nsize 5\n",
+            "version https://git-lfs.github.com/spec/v1\n",
             "pointer of Git LFS",
             "git lfs pull",
         ),

@@ -48,6 +48,8 @@ def find(loss: Any, labels: Any, units: int, activation: str | None) -> tuple[An
         (BINARY, NUMBERS, 2, "softmax", "labels (n,), outputs (n, 2)", "SparseCategorical"),
         (BINARY, BINARY_LABELS, 1, "softmax", "always 1", '"sigmoid"'),
         (BINARY, BINARY_LABELS, 1, "relu", "activation relu", '"sigmoid"'),
+        (BINARY, BINARY_LABELS, 1, "tanh", "activation tanh", '"sigmoid"'),
+        ("mse", BINARY_LABELS, 1, "softmax", "always 1", "no activation"),
         (BINARY, [[0], [2], [1], [1]], 1, "sigmoid", "a label is 2", "SparseCategorical"),
         (BINARY, [[-1], [1], [1], [1]], 1, "sigmoid", "a label is -1", '"hinge"'),
         ("mse", NUMBERS, 3, None, "labels (n,), outputs (n, 3)", "SparseCategorical"),

@@ -24,6 +24,10 @@ from edl_worker.engines.tensorflow.model.loss_fit import explain_raised, find_mi
 from edl_worker.engines.tensorflow.model.metric_fit import find_metric_misfit, warn_of_logits
 from edl_worker.engines.tensorflow.model.metrics import EvaluationMetrics, MetricComputation
 from edl_worker.engines.tensorflow.model.trial_sample import TrialSample
+from edl_worker.engines.tensorflow.model.untrained_weights import (
+    warn_of_unconnected,
+    warn_of_untracked,
+)
 from edl_worker.model_file.errors import place_of, trial_error
 from edl_worker.model_file.frames import user_frames
 from edl_worker.model_file.zoo import compatibility
@@ -99,8 +103,11 @@ class DryRun:
             raise error
         return (*warnings, *warn_of_logits(metrics, model, batch.labels, outputs))
 
-    def trace_step(self, batch: Batch) -> None:
+    def trace_step(self, batch: Batch) -> tuple[str, ...]:
         """Trace the forward pass, the loss and the gradients.
+
+        Returns:
+            Warnings of weights that training does not change.
 
         Raises:
             EdlError: the loss raised, or does not depend on the model.
@@ -111,11 +118,10 @@ class DryRun:
             with tf.GradientTape() as tape:
                 outputs = self._call(features, True)
                 loss = self._compute_loss(outputs, labels, self._weigh(labels, weights))
-            gradients = tape.gradient(loss, [v.value for v in variables])
-            has_gradient.append(any(gradient is not None for gradient in gradients))
+            gradients[:] = tape.gradient(loss, [v.value for v in variables])
             return loss
 
-        has_gradient: list[bool] = []
+        gradients: list[Any] = []
 
         def trace(weights: Any) -> None:
             tf.function(step, autograph=False).get_concrete_function(
@@ -131,7 +137,7 @@ class DryRun:
                 place = self._description.input_pipeline.place
                 raise weights_error(batch.weights, batch.size, place) from error
             raise self._loss_error(error, batch.labels) from error
-        if variables and not any(has_gradient):
+        if variables and not any(gradient is not None for gradient in gradients):
             loss = self._description.loss
             raise self._description.contract_error(
                 "the loss does not depend on the model's weights, so training would change nothing",
@@ -139,6 +145,8 @@ class DryRun:
                 "(tf.argmax, tf.equal and .numpy() have none).",
                 loss.place if loss is not None else "",
             )
+        untracked = warn_of_untracked(self._description.model)
+        return (*warn_of_unconnected(variables, gradients), *untracked)
 
     def trace_train_step(self, batch: Batch, step: CustomTrainStep, *, local: bool) -> None:
         """Trace the model's own training step.

@@ -108,8 +108,8 @@ def _refuse(part: LossPart) -> tuple[str, str] | None:
     elif part.loss in BINARY:
         found = _refuse_binary(part)
     else:
-        return _refuse_class_numbers(part)
-    return found or _refuse_activation(part)
+        return _refuse_constant(part) or _refuse_class_numbers(part)
+    return found or _refuse_constant(part) or _refuse_activation(part)
 
 
 def _refuse_sparse(part: LossPart) -> tuple[str, str] | None:
@@ -232,18 +232,28 @@ def _refuse_width(part: LossPart) -> tuple[str, str] | None:
     )
 
 
+def _refuse_constant(part: LossPart) -> tuple[str, str] | None:
+    if part.activation != "softmax" or part.classes != 1:
+        return None
+    wanted = "no activation" if part.loss in REGRESSIONS else 'activation="sigmoid"'
+    return (
+        "a softmax over one unit is always 1, so training would change nothing",
+        f"Give the last layer {wanted}.",
+    )
+
+
+_NO_PROBABILITIES = ("linear", "relu", "tanh", "elu", "selu", "gelu", "silu", "softplus")
+"""Activations whose values are not all between 0 and 1."""
+
+
 def _refuse_activation(part: LossPart) -> tuple[str, str] | None:
-    if part.activation == "softmax" and part.classes == 1:
-        return (
-            "a softmax over one unit is always 1, so training would change nothing",
-            'Give the last layer activation="sigmoid".',
-        )
-    if part.from_logits or part.activation not in ("linear", "relu"):
+    if part.from_logits or part.activation not in _NO_PROBABILITIES:
         return None
     wanted = "sigmoid" if part.loss in BINARY else "softmax"
-    named = "no activation" if part.activation == "linear" else "the activation relu"
+    is_linear = part.activation == "linear"
+    named = "no activation" if is_linear else f"the activation {part.activation}"
     remedy = f'Give it activation="{wanted}"'
-    if part.activation == "linear":
+    if is_linear:
         kind = "".join(word.title() for word in part.loss.split("_"))
         remedy += f", or use keras.losses.{kind}(from_logits=True)"
     return f"it takes probabilities, and the last layer has {named}", f"{remedy}."

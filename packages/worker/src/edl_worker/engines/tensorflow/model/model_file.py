@@ -339,7 +339,7 @@ class ModelFile:
                 self.warnings += dry_run.check_fit(batch, outputs)
                 self._label_check = make_label_check(self._loss, self.model, batch.labels, outputs)
                 if self._description.optimizer is not None:
-                    dry_run.trace_step(batch)
+                    self.warnings += dry_run.trace_step(batch)
             sample = TrialSample.take(batch, outputs)
             self.reduction = self._loss.declared_reduction or dry_run.find_reduction(sample)
             dry_run.check_loss_pairs(sample)
