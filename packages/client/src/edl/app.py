@@ -136,6 +136,17 @@ def image_signatures() -> ImageSignatures:
     return cast(ImageSignatures, _load(IMAGES, "verifier"))
 
 
+def check_data(job: Submission) -> None:
+    """Check the files of a job's data and its validation data.
+
+    Raises:
+        EdlError: the first thing that is wrong.
+    """
+    from edl.adapters.local.preflight_checks import check_data
+
+    check_data(job)
+
+
 def check_model(job: Submission) -> Verdict:
     """Have a worker process of this machine find all errors of a job's model file at once.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from edl.app import check_model, create_zoo, image_builder, model_zoos
+from edl.app import check_data, check_model, create_zoo, image_builder, model_zoos
 from edl.cli.commands import argument, command, option
 from edl.cli.option_parameters import find_given, takes
 from edl.cli.output import errors_as_output, output_option, print_result, quiet_option
@@ -85,11 +85,13 @@ _BUILD_OPTIONS = [
 def check(**values: Any) -> None:
     """Find all errors of a model file at once, without training.
 
-    With --data, the check also runs the model on some of the records.
+    With --data, the check also looks at the files, and runs the model on some of the records.
     """
     output_format = values["output_format"]
     with errors_as_output(output_format):
         job = model_submission(Verb.TRAIN, find_given(_CHECK_OPTIONS, values), model_zoos())
+        if job.data:
+            check_data(job)
         verdict = check_model(job)
         print_result(
             {

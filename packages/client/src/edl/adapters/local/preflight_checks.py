@@ -44,12 +44,7 @@ def check(job: Submission) -> None:
         trained_models.check(job)
     if job.init_from:  # only its parameters are used
         trained_models.check_initial_values(job.init_from)
-    data_files.check(job.data, job.data_format, "--data")
-    if job.validation_data:
-        data_files.check(job.validation_data, job.data_format, "--validation-data")
-        table_rows.check(job.validation_data, job.data_format, "--validation-data")
-    table_rows.check(job.data, job.data_format, "--data")
-    data_columns.check(job)
+    check_data(job)
     check_writable(job_directory.jobs(), "set EDL_HOME to")
     if job.verb is Verb.PREDICT:
         check_predictions(job)
@@ -60,6 +55,20 @@ def check(job: Submission) -> None:
             check_writable(Path(folder))
     if job.dashboard_port:
         check_port(HOST, job.dashboard_port)
+
+
+def check_data(job: Submission) -> None:
+    """Check that the data can be read, and that rows and columns fit.
+
+    Raises:
+        EdlError: DATA_NOT_FOUND, DATA_UNREADABLE, DATA_DAMAGED, DATA_EMPTY or SHAPE_MISMATCH.
+    """
+    data_files.check(job.data, job.data_format, "--data")
+    if job.validation_data:
+        data_files.check(job.validation_data, job.data_format, "--validation-data")
+        table_rows.check(job.validation_data, job.data_format, "--validation-data")
+    table_rows.check(job.data, job.data_format, "--data")
+    data_columns.check(job)
 
 
 def check_output(place: str, option: str = "--output") -> None:
