@@ -164,8 +164,9 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"Cannot convert '\(\((?:None|\d+),.*to a shape",
-        "input_shape is the whole shape, with the dimension of the examples: take a part of it, "
-        "shape=(input_shape[-1], units).",
+        "If the layer is one of Keras, its input is a tuple: remove the comma at the end of the "
+        "line that made it. In build() of a layer of yours, input_shape is the whole shape, with "
+        "the dimension of the examples: take a part of it, shape=(input_shape[-1], units).",
         "",
     ),
     (

@@ -26,6 +26,12 @@ def explain_line(error: BaseException, message: str, line: str) -> Explanation |
             f"Name the arguments, whose first is the shape: add_weight(name="
             f"{named.group(1)}, shape=..., initializer=...)."
         )
+    if "apply_gradients(" in line and "zip(" not in line and re.search(r"[Ii]terat", message):
+        return Explanation(
+            "apply_gradients takes pairs: apply_gradients(zip(gradients, "
+            "self.trainable_variables)); or use optimizer.apply(gradients, "
+            "self.trainable_variables)."
+        )
     if isinstance(error, FileNotFoundError):
         return Explanation(OWN_FOLDER)
     if isinstance(error, KeyError) and "environ" in line:

@@ -57,9 +57,8 @@ class Got:
     @property
     def lacks_vocabulary(self) -> bool:
         """Whether it comes from a layer that encodes words, of which that layer has none."""
-        lookup = getattr(self.maker, "_lookup_layer", self.maker)
-        is_lookup = type(lookup).__name__ in ("StringLookup", "IntegerLookup")
-        return is_lookup and not lookup.get_vocabulary(include_special_tokens=False)
+        is_lookup = self.kind in ("StringLookup", "IntegerLookup", "TextVectorization")
+        return is_lookup and not self.maker.get_vocabulary(include_special_tokens=False)
 
     def __str__(self) -> str:
         shape = str(("n", *self.shape)).replace("'", "")

@@ -56,6 +56,7 @@ def test_a_correct_file_without_data(zoo: ZooFolder, tmp_path: Path) -> None:
         "inputs": [{"name": "image", "shape": [28, 28], "dtype": "float32"}],
         "metrics": ["loss", "accuracy"],
         "strategy": "parameter-server",
+        "search_space": [],
         "errors": [],
         "warnings": [],
     }

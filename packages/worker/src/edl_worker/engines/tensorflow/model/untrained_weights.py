@@ -8,6 +8,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from edl_worker.engines.tensorflow.internals import nested_layers
+
 _SHOWN = 3
 
 
@@ -41,7 +43,7 @@ def warn_of_untracked(model: keras.Model) -> tuple[str, ...]:
     return tuple(
         f"{name} of the layer {layer.name} is a tf.Variable, which Keras neither trains nor saves. "
         f"Make it with self.{name} = self.add_weight(shape=…, initializer=…)."
-        for layer in model._flatten_layers()
+        for layer in (model, *nested_layers(model))
         for name in _find_variables(layer)
     )
 
