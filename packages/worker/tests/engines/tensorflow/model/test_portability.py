@@ -28,6 +28,24 @@ class Forgetful(Scale):
         return {"name": self.name}
 
 
+class Dense(keras.layers.Layer):
+    """A layer with the name of one of Keras, which it has inside."""
+
+    def __init__(self, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.inside = keras.layers.Dense(1)
+
+    def call(self, inputs: object) -> object:
+        return self.inside(inputs)
+
+
+class Columns(Scale):
+    """A layer of edl's own, which stands for no function of TensorFlow."""
+
+
+Columns.__module__ = "edl_compat.feature_columns"
+
+
 def model_of(layer: object) -> keras.Model:
     inputs = keras.Input((2,))
     return keras.Model(inputs, layer(inputs))
@@ -46,6 +64,7 @@ def nest_relu(tensor: object) -> object:
     [
         (keras.layers.Dense(1), ""),
         (Scale(2.0), ""),
+        (Dense(), ""),
         (Forgetful(2.0), "missing 1 required positional argument: 'factor'"),
         (as_relu, "write keras.ops.relu instead of tf.nn.relu"),
         (nest_relu, "keras.ops.relu"),
@@ -57,3 +76,7 @@ def test_limits(layer: object, told: str) -> None:
     found = " ".join(describe_limits(model_of(layer), thorough=True))
     assert told in found
     assert bool(told) == bool(found)
+
+
+def test_a_layer_of_edl_is_no_function_of_tensorflow() -> None:
+    list(describe_limits(model_of(Columns(2.0)), thorough=False))

@@ -57,7 +57,8 @@ def _operations(model: keras.Model) -> Iterator[Any]:
 
 
 def _is_of_edl(operation: Any) -> bool:
-    return type(operation).__module__.startswith("edl_compat.")
+    """Return whether it stands for a function of TensorFlow, and is no layer of edl's own."""
+    return type(operation).__module__.startswith("edl_compat.") and hasattr(operation, "operation")
 
 
 def _say_operation(operation: Any) -> str:
@@ -85,8 +86,9 @@ def _find_names(function: Any) -> list[str]:
 
 
 def _try_to_load(model: keras.Model) -> Iterator[str]:
-    classes = {type(each).__name__: type(each) for each in (model, *nested_layers(model))}
-    own = {name: each for name, each in classes.items() if not each.__module__.startswith("keras.")}
+    # A class of the model file may have the name of one of Keras, which it has inside.
+    classes = {type(each) for each in (model, *nested_layers(model))}
+    own = {each.__name__: each for each in classes if not each.__module__.startswith("keras.")}
     try:
         config = keras.saving.serialize_keras_object(model)
     except Exception:  # which is told otherwise: there is no such file
