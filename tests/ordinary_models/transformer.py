@@ -32,8 +32,8 @@ vectorize = layers.TextVectorization(
 class Embedding(layers.Layer):
     """Add the embedding of each word to that of its position."""
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
         self.word = layers.Embedding(WORDS, WIDTH)
         self.position = layers.Embedding(LENGTH, WIDTH)
 
@@ -42,8 +42,8 @@ class Embedding(layers.Layer):
 
 
 class Block(layers.Layer):
-    def __init__(self, heads=2, rate=0.1):
-        super().__init__()
+    def __init__(self, heads=2, rate=0.1, **kwargs):
+        super().__init__(**kwargs)
         self.attention = layers.MultiHeadAttention(heads, WIDTH, dropout=rate)
         self.hidden = layers.Dense(2 * WIDTH, activation="gelu")
         self.back = layers.Dense(WIDTH)
