@@ -50,9 +50,18 @@ def test_a_stream_has_no_epochs() -> None:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"data": ["kafka://a/t", "clicks/"], "window": 9}, "a stream is of files or of topics"),
-        ({"data": ["kafka://a/t/0/1-5"], "window": 9}, "kafka://a/t/0/1-5 is a range of a topic"),
-        ({"data": ["kafka://a/t", "kafka://b/t"], "window": 9}, "two topics have the name t"),
+        (
+            {"data": ["kafka://a/t", "clicks/"], "window": 9},
+            "--data: a stream is of files or of topics",
+        ),
+        (
+            {"data": ["kafka://a/t/0/1-5"], "window": 9},
+            "--data: kafka://a/t/0/1-5 is a range of a topic",
+        ),
+        (
+            {"data": ["kafka://a/t", "kafka://b/t"], "window": 9},
+            "--data: two topics have the name t",
+        ),
         ({"data": ["kafka://a"]}, "--data: kafka://a: the address of a topic is kafka://HOST:PORT"),
         ({"allow_gaps": True, "data": ["kafka://a/t"]}, "--allow-gaps has no effect without"),
         ({"allow_gaps": True, "window": 9}, "--allow-gaps has no effect without --window and a"),

@@ -12,10 +12,11 @@ import pytest
 from edl.adapters.release_folder import ReleasesOnDisk, StoredReleases, open_releases
 from edl.core.job_status import JobState, JobStatus
 from edl.core.options import Verb
-from edl.core.releases import find_outdated, read_numbers
+from edl.core.releases import find_outdated
 from edl.use_cases import model_release
 from edl.use_cases.model_release import ModelReleaser
-from edl_proto.errors import EdlError
+from edl_proto.errors import EdlError, ErrorCode
+from edl_runtime.model.releases import read_numbers
 from edl_runtime.model.trained_model import TRAINED_MODEL
 from recordio.storage.stores import filesystem
 
@@ -95,6 +96,22 @@ def test_the_last_release_is_made_once(tmp_path: Path, monkeypatch: pytest.Monke
     job = Job(tmp_path)
     assert release(job, monkeypatch) == [(1, 99, ())]
     assert release(job, monkeypatch) == []
+
+
+def test_a_job_that_ends_before_its_export_has_its_last_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, over = Job(tmp_path, 10), EdlError(ErrorCode.USAGE, "it has succeeded")
+
+    def refuse(*_: Any) -> JobStatus:
+        raise over
+
+    monkeypatch.setattr(job, "export", refuse)
+    assert release(job, monkeypatch) == [(1, 99, ())]
+    running = Job(tmp_path, 10, 20)
+    monkeypatch.setattr(running, "export", refuse)
+    with pytest.raises(EdlError, match="it has succeeded"):
+        release(running, monkeypatch)
 
 
 def test_a_job_that_failed_has_no_last_release(

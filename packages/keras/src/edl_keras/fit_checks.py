@@ -16,7 +16,9 @@ from edl_keras.records import Array, flatten_arrays
 try:
     from edl_worker.engines.tensorflow.model import compiled_fit, unadapted_layers
 except ImportError:  # the workers are elsewhere: the first of them checks the rest
-    compiled_fit = None  # type: ignore[assignment]  # an optional package
+    _HAS_WORKER = False
+else:
+    _HAS_WORKER = True
 
 _WORDS = (
     ("label - 1", "y - 1"),
@@ -72,7 +74,7 @@ def check_fit(model: keras.Model, data: ArrayData, x: Any) -> None:
     if data.y is None:
         return
     _check_labels(model, data)
-    if compiled_fit is None:
+    if not _HAS_WORKER:
         return
     error = compiled_fit.find_compiled_misfit(model, data.y)
     if error is not None:
@@ -107,7 +109,7 @@ def overrides_step(model: keras.Model) -> bool:
 
 
 def _check_layers(model: keras.Model) -> None:
-    for layer in _layers(model) if compiled_fit is not None else ():
+    for layer in _layers(model) if _HAS_WORKER else ():
         if isinstance(layer, keras.layers.Normalization) and unadapted_layers.is_unadapted(layer):
             raise wrong_model(
                 f"Normalization {layer.name} was never adapted: it subtracts 0 and divides by 1",

@@ -142,7 +142,7 @@ def test_a_topic_that_was_made_anew_is_another_one(
     broker.open().discover()
     broker.cluster = KafkaCluster()
     broker.add(3)
-    with pytest.raises(EdlError, match="removed and made anew"):
+    with pytest.raises(EdlError, match="deleted and recreated"):
         broker.open().discover()
     broker.add(10)
     broker.facts = TopicFacts("one", is_compacted=False)
@@ -150,7 +150,7 @@ def test_a_topic_that_was_made_anew_is_another_one(
     stream.discover()
     broker.facts = TopicFacts("two", is_compacted=False)
     monkeypatch.setattr(topic_listing, "_FACTS_EVERY", 1)
-    with pytest.raises(EdlError, match="removed and made anew"):
+    with pytest.raises(EdlError, match="deleted and recreated"):
         stream.discover()
 
 
@@ -164,10 +164,10 @@ def test_a_topic_that_was_made_anew_while_no_master_ran(
     stream.discover()
     broker.facts = TopicFacts("two", is_compacted=False)
     broker.add(10)  # it has more records than the job has read of the other one
-    with pytest.raises(EdlError, match="removed and made anew"):
+    with pytest.raises(EdlError, match="deleted and recreated"):
         broker.open().discover()
-    stream.release(1)
-    with pytest.raises(EdlError, match="removed and made anew"):
+    stream.compact(1)
+    with pytest.raises(EdlError, match="deleted and recreated"):
         broker.open().discover()
 
 
@@ -217,7 +217,7 @@ def test_a_compacted_topic_is_refused(broker: Topics) -> None:
 def test_a_stream_is_of_topics_or_of_files(broker: Topics, tmp_path: Path) -> None:
     with pytest.raises(EdlError, match="of files or of topics"):
         open_stream([broker.cluster.uri("t"), str(tmp_path)], "", SplitLog(broker.log))
-    with pytest.raises(EdlError, match="is a range, which gets no new records"):
+    with pytest.raises(EdlError, match="is a range of a topic, which gets no new"):
         open_stream([f"{broker.cluster.uri('t')}/0/1-2"], "", SplitLog(broker.log))
 
 
@@ -229,9 +229,9 @@ def test_the_log_keeps_positions_instead_of_what_all_masters_are_done_with(
     for partition in (0, 1, 0, 1):
         broker.add(2, partition)
         stream.discover()
-    stream.release(1)
+    stream.compact(1)
     assert len(broker.log.read_bytes().splitlines()) == 5, "most splits are needed"
-    stream.release(3)
+    stream.compact(3)
     assert len(broker.log.read_bytes().splitlines()) == 2
     assert list(stream.names) == ["split 0", "split 1", "split 2", broker.split(3, "1/2-4", 2).name]
     broker.add(1, 0)

@@ -58,7 +58,7 @@ class ScriptedSource:
     def forget(self, before: int) -> None:
         self.forgotten = before
 
-    def release(self, before: int) -> None:
+    def compact(self, before: int) -> None:
         self.released.append(before)
 
 
@@ -109,6 +109,6 @@ def test_splits_are_released_when_no_snapshot_that_is_kept_needs_them() -> None:
     source = ScriptedSource(over)
     follower = StreamFollower(source, (), job, print, poll_s=0.001)
     for oldest in range(1, 11):
-        follower.release(oldest)
+        follower.note_snapshot(oldest)
     follower.follow(over)
     assert set(source.released) == {3}

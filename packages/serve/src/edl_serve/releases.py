@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from edl_proto.errors import EdlError, ErrorCode
+from edl_runtime.model.releases import read_numbers
 from edl_runtime.model.trained_model import TRAINED_MODEL
 from edl_serve.instances import EncodedInstances
 from edl_serve.served_model import Predictor
@@ -36,9 +37,12 @@ def list_releases(place: str) -> list[int]:
         if not system.isdir(path) or system.exists(f"{path}/{TRAINED_MODEL}"):
             return []
         names = (str(each).rstrip("/").rpartition("/")[2] for each in system.ls(path, detail=False))
-        numbers = sorted(int(name) for name in names if name.isascii() and name.isdigit())
         # In a store the description comes last.
-        return [number for number in numbers if system.exists(f"{path}/{number}/{TRAINED_MODEL}")]
+        return [
+            number
+            for number in read_numbers(names)
+            if system.exists(f"{path}/{number}/{TRAINED_MODEL}")
+        ]
     except EdlError:
         raise
     except Exception as error:  # a store's client has errors of its own

@@ -8,19 +8,29 @@ import tempfile
 from pathlib import Path
 
 from edl.core.locations import scheme
-from edl.core.releases import read_numbers
 from edl_proto.errors import EdlError, ErrorCode
+from edl_runtime.model.releases import read_numbers
 from edl_runtime.model.trained_model import TRAINED_MODEL
 from recordio.storage.store_errors import reason_of, remedy_of
 from recordio.storage.stores import filesystem
 from recordio.storage.uploads import send_persistently
 
 
-class ReleasesOnDisk:
-    """Releases in a folder of this machine. See ``ports.release_folder``."""
+class _Releases:
+    """The part of both kinds of folders that is the same."""
 
     def __init__(self, place: str) -> None:
-        self._place = place
+        self._place = place.rstrip("/")
+
+    def place_of(self, number: int) -> str:
+        return f"{self._place}/{number}"
+
+    def has(self, number: int, model: str) -> bool:
+        return _describe(self.place_of(number)) == _describe(model)
+
+
+class ReleasesOnDisk(_Releases):
+    """Releases in a folder of this machine. See ``ports.release_folder``."""
 
     def list(self) -> list[int]:
         try:
@@ -29,9 +39,6 @@ class ReleasesOnDisk:
             return []
         except OSError as error:
             raise _unwritable(self._place, f"{error.strerror}", "Choose another --to.") from error
-
-    def place_of(self, number: int) -> str:
-        return os.path.join(self._place, str(number))
 
     def add(self, number: int, model: str) -> None:
         hidden = os.path.join(self._place, f".{number}.tmp")
@@ -43,9 +50,6 @@ class ReleasesOnDisk:
         except OSError as error:
             shutil.rmtree(hidden, ignore_errors=True)
             raise _unwritable(hidden, f"{error.strerror}", "Choose another --to.") from error
-
-    def has(self, number: int, model: str) -> bool:
-        return _describe(self.place_of(number)) == _describe(model)
 
     def remove(self, number: int) -> None:
         place = self.place_of(number)
@@ -61,11 +65,8 @@ class ReleasesOnDisk:
             raise _unwritable(place, f"{error.strerror}", "Remove it yourself.") from error
 
 
-class StoredReleases:
+class StoredReleases(_Releases):
     """Releases in a store. See ``ports.release_folder``."""
-
-    def __init__(self, place: str) -> None:
-        self._place = place.rstrip("/")
 
     def list(self) -> list[int]:
         try:
@@ -77,9 +78,6 @@ class StoredReleases:
             raise _unwritable(self._place, reason_of(error), remedy_of(error)) from error
         names = (entry["name"] for entry in entries if entry["type"] == "directory")
         return read_numbers(name.rstrip("/").rpartition("/")[2] for name in names)
-
-    def place_of(self, number: int) -> str:
-        return f"{self._place}/{number}"
 
     def add(self, number: int, model: str) -> None:
         place = self.place_of(number)
@@ -94,9 +92,6 @@ class StoredReleases:
                 system.put_file(str(description), f"{path}/{TRAINED_MODEL}")
             except Exception as error:  # a store's client has errors of its own
                 raise _unwritable(place, reason_of(error), remedy_of(error)) from error
-
-    def has(self, number: int, model: str) -> bool:
-        return _describe(self.place_of(number)) == _describe(model)
 
     def remove(self, number: int) -> None:
         place = self.place_of(number)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
-
-def read_numbers(names: Iterable[str]) -> list[int]:
-    """Return the numbers of the releases among the names of folders, ascending."""
-    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+from collections.abc import Sequence
 
 
 def next_number(numbers: Sequence[int]) -> int:

@@ -15,6 +15,7 @@ from edl.ports.release_folder import ReleaseFolder
 from edl.use_cases.job_catalog import JobCatalog
 from edl.use_cases.job_watcher import JobDisplay
 from edl.use_cases.model_export import export_model
+from edl_proto.errors import EdlError
 
 _POLL_S = 1.0
 
@@ -83,7 +84,12 @@ class ModelReleaser:
         while not (report := backend.status(self._name)).is_over:
             version = report.status.saved_version
             if version and version > released and due <= 0:
-                release = self._release()
+                try:
+                    release = self._release()
+                except EdlError:
+                    if not backend.status(self._name).is_over:
+                        raise
+                    continue  # the job has ended meanwhile
                 released, due = release.version, self._every_s
                 yield release
                 continue

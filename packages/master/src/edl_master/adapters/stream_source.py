@@ -24,7 +24,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import task_pb2
 from edl_runtime.public_settings import without_passwords
 from recordio.description import DataDescription
-from recordio.kafka.addresses import is_kafka
+from recordio.kafka.addresses import find_fault, is_kafka
 
 _OPTION = "--data"
 
@@ -84,21 +84,12 @@ def open_stream(
     Raises:
         EdlError: USAGE: topics and files are mixed, or a URI is wrong.
     """
-    topics = [uri for uri in patterns if is_kafka(uri)]
-    if topics and len(topics) < len(patterns):
-        raise EdlError(
-            ErrorCode.USAGE,
-            "a stream is of files or of topics, not of both",
-            where=f"{_OPTION} {', '.join(map(without_passwords, patterns))}",
-            remedy="Train on one of them; or write both to one topic.",
-        )
-    listing: SplitListing
-    if topics:
-        listing = TopicListing(topics, _OPTION, allow_gaps=allow_gaps, positions=log.positions)
-    else:
-        listing = FolderListing(patterns, format, _OPTION)
-    allow_others = bool(topics) and allow_dead_letters
-    return StreamSource(patterns, log, listing, allow_others=allow_others)
+    if not any(map(is_kafka, patterns)):
+        return StreamSource(patterns, log, FolderListing(patterns, format, _OPTION))
+    if fault := find_fault(patterns, are_stream=True):
+        raise EdlError(ErrorCode.USAGE, fault[0], where=_OPTION, remedy=fault[1])
+    listing = TopicListing(patterns, _OPTION, allow_gaps=allow_gaps, positions=log.positions)
+    return StreamSource(patterns, log, listing, allow_others=allow_dead_letters)
 
 
 class StreamSource:
@@ -245,8 +236,8 @@ class StreamSource:
             for number in [number for number in self._splits if number < before]:
                 del self._splits[number]
 
-    def release(self, before: int) -> None:
-        """Drop what no later master needs: a snapshot has the records of these splits.
+    def compact(self, before: int) -> None:
+        """Make the log smaller by what no later master needs: a snapshot has these splits.
 
         Not to be called while ``discover`` runs.
 

@@ -35,13 +35,10 @@ class TopicListing:
     """The partitions of some topics, with the offset up to which each is known.
 
     Args:
-        patterns: URIs of topics.
+        patterns: URIs of topics, with a name each.
         option: of the command line, for messages.
         allow_gaps: whether records that are lost are reported and left out, instead of an error.
         positions: as ``positions`` returned them.
-
-    Raises:
-        EdlError: USAGE: a URI is wrong, or names a range; or two name one topic.
     """
 
     first = "the first records of the stream"
@@ -58,35 +55,9 @@ class TopicListing:
         self._allow_gaps = allow_gaps
         self._positions = {key: at for key, at in positions.items() if isinstance(at, int)}
         self._ids = {key: id_ for key, id_ in positions.items() if isinstance(id_, str)}
-        self._topics = [self._parse(uri) for uri in patterns]
-        self._check_names()
+        self._topics = [named for named in map(parse, patterns) if isinstance(named, Topic)]
         self._lost: list[LogEvent] = []
         self._looks = 0
-
-    def _check_names(self) -> None:
-        """Check that no two topics have one name, by which positions are kept."""
-        names = [topic.name for topic in self._topics]
-        if twice := next((name for name in names if names.count(name) > 1), ""):
-            raise EdlError(
-                ErrorCode.USAGE,
-                f"two topics have the name {twice}",
-                where=self._option,
-                remedy="Name each topic once, with all brokers of its cluster in one address.",
-            )
-
-    def _parse(self, uri: str) -> Topic:
-        try:
-            named = parse(uri)
-        except recordio.RecordError as error:
-            raise EdlError(ErrorCode.USAGE, str(error), where=self._option, remedy="") from error
-        if isinstance(named, PartitionRange):
-            raise EdlError(
-                ErrorCode.USAGE,
-                f"{uri} is a range, which gets no new records",
-                where=self._option,
-                remedy="Name the topic; or leave --window out, to train on the range alone.",
-            )
-        return named
 
     def add(self, entries: Iterable[SplitEntry]) -> None:
         """Take ranges as known: they are in the log."""
@@ -114,7 +85,7 @@ class TopicListing:
                 raise EdlError(
                     ErrorCode.DATA_UNREADABLE,
                     str(error),
-                    where=f"{self._option} {_uri(topic)}",
+                    where=f"{self._option} {topic.uri}",
                     remedy="Check the topic, and that its brokers can be reached.",
                 ) from error
             for partition, extent in sorted(extents.items()):
@@ -129,7 +100,7 @@ class TopicListing:
             raise EdlError(
                 ErrorCode.DATA_DAMAGED,
                 f"topic {topic.name} is compacted, so a range of it does not keep its records",
-                where=f"{self._option} {_uri(topic)}",
+                where=f"{self._option} {topic.uri}",
                 remedy="Write what should train to a topic with cleanup.policy=delete.",
             )
         if facts.id and self._ids.setdefault(topic.name, facts.id) != facts.id:
@@ -146,7 +117,7 @@ class TopicListing:
                 raise EdlError(
                     ErrorCode.DATA_NOT_FOUND,
                     f"records were removed before they trained: {lost}",
-                    where=f"{self._option} {_uri(topic)}",
+                    where=f"{self._option} {topic.uri}",
                     remedy=_GAPS_REMEDY,
                 )
             line = f"Records were removed before they trained: {lost}. The job goes on after them."
@@ -200,14 +171,10 @@ def _key(topic: str, partition: int) -> str:
     return f"{topic}/{partition}"
 
 
-def _uri(topic: Topic) -> str:
-    return f"kafka://{topic.servers}/{topic.name}"
-
-
 def _other_topic(name: str, option: str) -> EdlError:
     return EdlError(
         ErrorCode.DATA_DAMAGED,
-        f"topic {name} is not the one that the job has read: it was removed and made anew",
+        f"topic {name} is not the one that the job has read: it was deleted and recreated",
         where=option,
         remedy="Begin a new job for the new topic, with --init-from and the model of this one: "
         "edl export writes it.",

@@ -263,7 +263,7 @@ class MasterServices:
             group=self.servers.group if self.servers else None,
             on_log_event=self.spans.record_log,
             data=self._state.data.main.describe(),
-            release_splits=lambda oldest: self.stream.release(oldest) if self.stream else None,
+            note_snapshot=lambda split: self.stream.note_snapshot(split) if self.stream else None,
         )
         return EffectExecutor(targets, self.handle, self.fail, self._config.worker_grace_s)
 

@@ -63,7 +63,7 @@ class EffectTargets:
         group: the parameter servers, which write their shards themselves; None: there are none.
         on_log_event: also gets the entries of the event log.
         data: the description of the job's data that goes with its position.
-        release_splits: takes the first split of a stream that a written snapshot needs.
+        note_snapshot: takes the first split of a stream that a written snapshot needs.
     """
 
     platform: Platform
@@ -78,7 +78,7 @@ class EffectTargets:
     group: ParameterServerGroup | None = None
     on_log_event: Callable[[LogEvent], None] = lambda event: None
     data: Mapping[str, Any] = field(default_factory=dict)
-    release_splits: Callable[[int], None] = lambda oldest: None
+    note_snapshot: Callable[[int], None] = lambda oldest: None
 
 
 class EffectExecutor:
@@ -191,7 +191,7 @@ class EffectExecutor:
             # The files that it counts as done must be there for a job that continues from it.
             self._targets.flush_output()
             _, seconds = self._write(snapshots, state)
-            self._targets.release_splits(state.oldest_split)
+            self._targets.note_snapshot(state.oldest_split)
             self._targets.metrics.snapshot_duration.observe(seconds)
             self._targets.metrics.snapshot_last_success.set_to_current_time()
             self._handle(SnapshotTaken(state.version, seconds, state.paused_s))

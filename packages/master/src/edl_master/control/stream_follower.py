@@ -33,8 +33,8 @@ class SplitSource(Protocol):
     def forget(self, before: int) -> None:
         """Forget the splits with smaller numbers."""
 
-    def release(self, before: int) -> None:
-        """Drop what no later master needs of the splits with smaller numbers."""
+    def compact(self, before: int) -> None:
+        """Make the log smaller by the splits with smaller numbers, which no master needs."""
 
 
 class StreamingJob(Protocol):
@@ -77,9 +77,9 @@ class StreamFollower:
         self._is_away = False
         self._needed: deque[int] = deque([0], maxlen=_SNAPSHOTS)
 
-    def release(self, before: int) -> None:
-        """Note that a snapshot needs no split with a smaller number."""
-        self._needed.append(before)
+    def note_snapshot(self, oldest_split: int) -> None:
+        """Note that a snapshot was written, which needs no split with a smaller number."""
+        self._needed.append(oldest_split)
 
     def follow(self, over: threading.Event) -> None:
         """Follow the stream until the event is set, or the job has been told to end it.
@@ -90,7 +90,7 @@ class StreamFollower:
         self._job.handle(SplitsDiscovered(self._splits))
         while not over.wait(self._poll_s) and (oldest := self._job.find_oldest_split()) is not None:
             self._source.forget(oldest)
-            self._source.release(self._needed[0])
+            self._source.compact(self._needed[0])
             while not over.is_set() and self._job.count_waiting() < MAX_WAITING:
                 if not (splits := self._discover()):
                     break

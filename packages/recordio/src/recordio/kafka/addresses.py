@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -53,6 +53,11 @@ class Topic:
     servers: str
     name: str
     since_ms: int | None = None
+
+    @property
+    def uri(self) -> str:
+        """The URI of the whole topic."""
+        return f"{SCHEME}{self.servers}/{self.name}"
 
     def range(self, partition: int, start: int, stop: int) -> PartitionRange:
         """Return a range of a partition."""
@@ -117,6 +122,43 @@ def parse(uri: str) -> Topic | PartitionRange:
             raise RecordError(f"{uri}: a partition has no such offsets; write them as START-STOP")
         return PartitionRange(servers, found["topic"], partition, start, stop)
     return Topic(servers, found["topic"], _milliseconds(uri, found["since"]))
+
+
+def find_fault(uris: Sequence[str], *, are_stream: bool) -> tuple[str, str] | None:
+    """Return what is wrong with the topics among some data, and what to do; None: nothing.
+
+    Args:
+        uris: paths and URIs, of which at least one is a topic's.
+        are_stream: whether the job trains on what is still to come.
+    """
+    topics: list[Topic] = []
+    for uri in filter(is_kafka, uris):
+        try:
+            named = parse(uri)
+        except RecordError as error:
+            return str(error), "Correct the address."
+        if isinstance(named, Topic):
+            topics.append(named)
+        elif are_stream:
+            return (
+                f"{uri} is a range of a topic, which gets no new records",
+                "Name the topic; or leave --window out, to train on the range alone.",
+            )
+    if not are_stream:
+        return None
+    if len(topics) < len(uris):
+        return (
+            "a stream is of files or of topics, not of both",
+            "Train on one of them; or write both to one topic.",
+        )
+    # Positions are by the names of topics, so that they hold when brokers have other addresses.
+    names = [topic.name for topic in topics]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        return (
+            f"two topics have the name {twice}",
+            "Name each topic once, with all brokers of its cluster in one address.",
+        )
+    return None
 
 
 def _with_port(server: str) -> str:

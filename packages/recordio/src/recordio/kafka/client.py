@@ -33,7 +33,7 @@ _CONSUMER = {
     "isolation.level": "read_committed",
     # A reader that waits for the end of a fetch without records would wait so long.
     "fetch.wait.max.ms": "10",
-    # What is fetched beyond a range is dropped.
+    # The most that is fetched beyond a range, for a reader that may come.
     "queued.max.messages.kbytes": "16384",
     "fetch.message.max.bytes": "1048576",
     "allow.auto.create.topics": "false",
@@ -244,7 +244,7 @@ class _Reading:
                 raise LostRecords(
                     wanted.uri,
                     f"records of {wanted} are not there any more: the topic's retention has "
-                    "removed them, or the topic was made anew",
+                    "removed them, or the topic was recreated",
                 )
             elif _is_permanent(error):
                 raise UnreadableFile(f"{wanted.uri}: {explain(error)}")

@@ -76,7 +76,7 @@ def list_extents(topic: Topic, timeout_s: float = TIMEOUT_S) -> dict[int, Extent
         NoSuchData: there is no such topic.
         UnreadableFile: the brokers refuse, or do not answer.
     """
-    uri = _uri(topic)
+    uri = topic.uri
     kafka = library(uri)
     try:
         partitions = _list_partitions(topic, timeout_s)
@@ -101,7 +101,7 @@ def _extent(floor: int, end: int) -> Extent:
 
 
 def _list_partitions(topic: Topic, timeout_s: float) -> list[int]:
-    uri = _uri(topic)
+    uri = topic.uri
     kafka = library(uri)
     with borrow(topic.servers, uri) as client:
         client.errors.clear()
@@ -121,7 +121,7 @@ def _list_partitions(topic: Topic, timeout_s: float) -> list[int]:
 def _list_offsets(
     topic: Topic, partitions: Iterable[int], wanted: Any, timeout_s: float
 ) -> dict[int, int]:
-    kafka = library(_uri(topic))
+    kafka = library(topic.uri)
     answers = _admin(os.getpid(), topic.servers).list_offsets(
         {kafka.TopicPartition(topic.name, number): wanted for number in partitions},
         isolation_level=kafka.IsolationLevel.READ_COMMITTED,
@@ -143,7 +143,7 @@ def read_facts(topic: Topic) -> TopicFacts:
     Raises:
         RecordError: the settings are wrong, or the package is missing.
     """
-    kafka = library(_uri(topic))
+    kafka = library(topic.uri)
     admin = _admin(os.getpid(), topic.servers)
     resource = kafka.admin.ConfigResource(kafka.admin.ConfigResource.Type.TOPIC, topic.name)
     described = admin.describe_topics(
@@ -159,7 +159,3 @@ def read_facts(topic: Topic) -> TopicFacts:
     except (kafka.KafkaException, KeyError):
         policy = ""
     return TopicFacts(id_, "compact" in policy)
-
-
-def _uri(topic: Topic) -> str:
-    return f"{SCHEME}{topic.servers}/{topic.name}"

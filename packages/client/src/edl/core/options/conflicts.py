@@ -209,37 +209,10 @@ def _check_topics(given: Mapping[str, Given], values: Mapping[str, Any]) -> None
     if not topics:
         return
     # Help needs no reader of data, which takes long to import.
-    from recordio.errors import RecordError
-    from recordio.kafka import addresses
+    from recordio.kafka.addresses import find_fault
 
-    names = []
-    for uri in topics:
-        try:
-            named = addresses.parse(uri)
-        except RecordError as error:
-            raise usage(
-                f"--data: {error}", where=given["data"].where, remedy="Correct the address."
-            ) from None
-        if values["window"] is not None and isinstance(named, addresses.PartitionRange):
-            raise usage(
-                f"{uri} is a range of a topic, which gets no new records",
-                where=given["data"].where,
-                remedy="Name the topic; or leave --window out, to train on the range alone.",
-            )
-        if values["window"] is not None and isinstance(named, addresses.Topic):
-            names.append(named.name)
-    if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise usage(
-            f"two topics have the name {twice}",
-            where=given["data"].where,
-            remedy="Name each topic once, with all brokers of its cluster in one address.",
-        )
-    if values["window"] is not None and len(topics) < len(data):
-        raise usage(
-            "a stream is of files or of topics, not of both",
-            where=given["data"].where,
-            remedy="Train on one of them; or write both to one topic.",
-        )
+    if fault := find_fault(data, are_stream=values["window"] is not None):
+        raise usage(f"--data: {fault[0]}", where=given["data"].where, remedy=fault[1])
 
 
 def _needs(option: str, needed: str, given: Mapping[str, Given]) -> None:
