@@ -12,7 +12,7 @@ from fake_api import FakeApi, Fault
 
 from edl_kubernetes.cluster import objects
 from edl_kubernetes.cluster.api import ApiError, ApiUnavailable
-from edl_kubernetes.master import pods
+from edl_kubernetes.master import pod_removal
 from edl_kubernetes.master.pod_template import PodTemplate
 from edl_kubernetes.master.pods import KubernetesPods
 from edl_master.core.events import InstanceNotStarted
@@ -41,7 +41,7 @@ class Deletions(FakeApi):
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Deletions:
-    monkeypatch.setattr(pods, "_REMOVAL_PAUSES_S", (0.001,) * 4)
+    monkeypatch.setattr(pod_removal, "_PAUSES_S", (0.001,) * 4)
     return Deletions()
 
 

@@ -13,7 +13,7 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from edl_kubernetes.master import pod_record, pod_status
 from edl_kubernetes.master.api_retry import retry_until_answered
 from edl_kubernetes.master.pod_logs import LogsOfPods, PodInspector
 from edl_kubernetes.master.pod_record import FIRST_RETRY_S, PodRecord, Request, readable_end
+from edl_kubernetes.master.pod_removal import PodRemoval
 from edl_kubernetes.master.pod_status import PodEnd, StartProblem
 from edl_kubernetes.master.pod_template import PodTemplate
 from edl_master.adapters.observations import ObservationQueue
@@ -39,9 +40,6 @@ _CREATED_PER_S = 10.0
 _MAX_RETRY_S = 60.0
 _LOST_MARGIN_S = 15.0
 """How long after its grace period a pod that is being deleted counts as lost with its node."""
-
-_REMOVAL_PAUSES_S = (1.0, 2.0, 4.0, 8.0)
-"""After attempts to remove a pod that nothing waits for. Few: the ends of others wait behind."""
 
 _CLOSE_MARGIN_S = 30.0
 _FORCE = 1
@@ -71,11 +69,15 @@ class KubernetesPods:
         self._pods_path = f"/api/v1/namespaces/{template.namespace}/pods"
         self._logs = LogsOfPods.of_job(api, self._pods_path, job_dir, template.role)
         self._observations = ObservationQueue()
+        self._following = threading.Lock()
+        """Held, before ``_changed``, while states of pods are read and compared: ``adopt`` and the
+        thread that follows the pods must not see them in different orders."""
         self._changed = threading.Condition()
         self._pods: dict[InstanceId, PodRecord] = {}  # guarded by _changed, as all below
         self._requests: list[Request] = []
         self._closed = False
         self._over = threading.Event()
+        self._removal = PodRemoval(api, self._pods_path, self._over)
         self._ends = ThreadPoolExecutor(4, thread_name_prefix="pod-ends")
         self._inspector = PodInspector(self._logs, self._observations.put, self._over)
         threading.Thread(target=self._follow_pods, name="follow-pods", daemon=True).start()
@@ -113,13 +115,16 @@ class KubernetesPods:
         return self._observations.take(timeout_s)
 
     def adopt(self) -> tuple[LiveInstance, ...]:
-        found = []
         selector = self._template.selector
-        listing = retry_until_answered(
-            lambda: self._api.list(self._pods_path, selector), "finding the pods of the job"
-        )
+        with self._following:  # else an end could be seen before its pod is known here
+            listing = retry_until_answered(
+                lambda: self._api.list(self._pods_path, selector), "finding the pods of the job"
+            )
+            return tuple(self._adopt(listing.items))
+
+    def _adopt(self, items: Sequence[JsonObject]) -> Iterator[LiveInstance]:
         with self._changed:
-            for item in listing.items:
+            for item in items:
                 instance = InstanceId(item["metadata"]["name"])
                 if instance in self._pods:
                     continue
@@ -127,12 +132,11 @@ class KubernetesPods:
                 if pod_status.is_at_work(item, objects.CONTAINER) and pod.worker >= 0:
                     pod.is_started = True
                     self._pods[instance] = pod
-                    found.append(pod)
+                    yield LiveInstance(pod.worker, pod.attempt, instance)
                 else:
                     # It has ended, waits for a place, or belongs to no worker: the new master
                     # decides what it needs. A worker may run there still, and returns its tasks.
-                    self._ends.submit(self._remove, pod, None)
-        return tuple(LiveInstance(each.worker, each.attempt, each.instance) for each in found)
+                    self._ends.submit(self._removal.remove, pod, None)
 
     def close(self, grace_s: float) -> None:
         deadline = time.monotonic() + grace_s + _CLOSE_MARGIN_S
@@ -208,7 +212,7 @@ class KubernetesPods:
         elif create:
             self._create(pod)
         elif grace_s is not None:
-            self._delete(pod, grace_s)
+            self._removal.delete(pod, grace_s)
         else:
             self._tell_unprepared(pod)
 
@@ -224,25 +228,6 @@ class KubernetesPods:
         with self._changed:
             pod.is_created = True
         self._over.wait(1 / _CREATED_PER_S)
-
-    def _remove(self, pod: PodRecord, grace_s: int | None) -> None:
-        """Delete a pod that nothing waits for; the Job's deletion removes it at the latest."""
-        for pause_s in _REMOVAL_PAUSES_S:
-            try:
-                self._delete(pod, grace_s)
-                return
-            except (ApiError, ApiUnavailable) as error:
-                log.warning("%s was not removed: %s", pod.instance, error)
-            if self._over.wait(pause_s):
-                return
-
-    def _delete(self, pod: PodRecord, grace_s: int | None) -> None:
-        """Delete it, with its own grace period if none is given."""
-        try:
-            self._api.delete(f"{self._pods_path}/{pod.instance}", grace_s)
-        except ApiError as error:
-            if error.status != 404:
-                raise
 
     def _handle_refusal(self, request: Request, error: ApiError | ApiUnavailable) -> None:
         """Try again later, or report that the pod cannot be created."""
@@ -279,6 +264,20 @@ class KubernetesPods:
             retry_s = min(2 * retry_s, _MAX_RETRY_S)
 
     def _list_and_watch(self) -> None:
+        with self._following:
+            version = self._list()
+        watch = self._api.watch(self._pods_path, self._template.selector, version, _WATCH_S)
+        for event in watch:
+            if self._over.is_set():
+                return
+            with self._following:
+                if event.kind == "DELETED":
+                    self._see_gone(InstanceId(event.item["metadata"]["name"]), event.item)
+                elif event.kind != "BOOKMARK":
+                    self._see(event.item)
+
+    def _list(self) -> str:
+        """Look at all pods; returns the version from which to watch them."""
         with self._changed:
             # A pod that is created from now on may be missing in the list.
             expected = {pod.instance for pod in self._pods.values() if pod.is_created}
@@ -288,14 +287,7 @@ class KubernetesPods:
             self._see(item)
         for instance in expected - names:
             self._see_gone(instance, None)
-        watch = self._api.watch(self._pods_path, self._template.selector, listing.version, _WATCH_S)
-        for event in watch:
-            if self._over.is_set():
-                return
-            if event.kind == "DELETED":
-                self._see_gone(InstanceId(event.item["metadata"]["name"]), event.item)
-            elif event.kind != "BOOKMARK":
-                self._see(event.item)
+        return listing.version
 
     def _see(self, item: JsonObject) -> None:
         """Compare a pod with what is known about it."""
@@ -339,7 +331,7 @@ class KubernetesPods:
         """Give up a pod that will never run; every other one like it would end alike."""
         self._report_not_started(pod, str(problem), True)  # first: its deletion is no end
         with contextlib.suppress(RuntimeError):  # closed
-            self._ends.submit(self._remove, pod, _FORCE)
+            self._ends.submit(self._removal.remove, pod, _FORCE)
 
     def _see_gone(self, instance: InstanceId, last: JsonObject | None) -> None:
         """Account for a pod that has disappeared; its last state may still say that it ran."""
@@ -391,7 +383,7 @@ class KubernetesPods:
             )
         )
         self._forget(pod)
-        self._remove(pod, 0)
+        self._removal.remove(pod, 0)
 
     def _forget(self, pod: PodRecord) -> None:
         with self._changed:
