@@ -19,6 +19,30 @@ def test_modes_are_those_of_the_documents() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("text", "mode"),
+    [
+        ("train", Mode.TRAINING),
+        ("TRAINING", Mode.TRAINING),
+        ("Mode.EVALUATION", Mode.EVALUATION),
+        ("eval", Mode.EVALUATION),
+        ("infer", Mode.PREDICTION),
+    ],
+)
+def test_a_mode_equals_its_text(text: str, mode: Mode) -> None:
+    assert [each for each in Mode if each == text] == [mode]
+    assert [each for each in Mode if text != each] == [each for each in Mode if each is not mode]
+    assert mode in ("prediction", "train", "eval")
+
+
+def test_a_mode_refuses_a_text_that_it_never_is() -> None:
+    with pytest.raises(ValueError, match=r"compared with 'learn'.* write mode == Mode.TRAINING"):
+        _ = Mode.TRAINING == "learn"
+    assert {Mode.TRAINING: "a"}[Mode(1)] == "a"
+    assert Mode.TRAINING == 1
+    assert Mode.TRAINING not in (None, Mode.EVALUATION, 2)
+
+
 def test_spec_names_what_is_missing() -> None:
     class Half(elasticdl.ElasticDLSpec):
         def create_model(self) -> object:
