@@ -28,7 +28,7 @@ def path(kind: Kind, records: list[bytes], tmp_path: Path) -> str:
     return place
 
 
-def rewrite(kind: Kind, path: str, records: list[bytes]) -> None:
+def rewrite(kind: Kind, path: str, records: list[bytes], *, later_ns: int = 1) -> None:
     """Write other records into the same file, as many and of the same lengths."""
     other = f"{path}.{kind.name}"
     kind.write(other, [*records[:-1], records[-1][:-1] + b"#"])
@@ -36,20 +36,21 @@ def rewrite(kind: Kind, path: str, records: list[bytes]) -> None:
     with open(other, "rb") as source, open(path, "r+b") as target:
         shutil.copyfileobj(source, target)
         target.truncate()
-    touch(path, before)
+    touch(path, before, later_ns)
 
 
-def touch(path: str, before: os.stat_result | None = None) -> None:
+def touch(path: str, before: os.stat_result | None = None, later_ns: int = 1) -> None:
     before = before or os.stat(path)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + later_ns))
 
 
+@pytest.mark.parametrize("later_ns", [1, 0], ids=["later", "as touch -r"])
 def test_a_rewritten_file_is_refused_by_all_who_read_it(
-    kind: Kind, path: str, records: list[bytes]
+    kind: Kind, path: str, records: list[bytes], later_ns: int
 ) -> None:
     source = recordio.open_source(path)
     hint = source.index().block(4_000)
-    rewrite(kind, path, records)
+    rewrite(kind, path, records, later_ns=later_ns)
     for reader in (source, recordio.open_source(path, version=source.version)):
         with pytest.raises(recordio.ChangedFile, match="has changed") as caught:
             list(reader.read(4_000, NUMBER, hint=hint))
@@ -101,3 +102,17 @@ def test_a_file_is_compared_after_each_read_not_only_when_it_is_opened(
     monkeypatch.setattr(Pin, "hold_local", hold_and_change)
     with pytest.raises(recordio.ChangedFile):
         list(source.read(0, NUMBER, hint=hint))
+
+
+def test_a_file_whose_time_of_change_alone_differs_is_scanned_a_few_times_only(
+    kind: Kind, path: str, records: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = recordio.open_source(path)
+    hint = source.index().block(0)
+    scans = []
+    scan = type(source)._scan
+    monkeypatch.setattr(type(source), "_scan", lambda self: scans.append(1) or scan(self))
+    for mode in [0o600, 0o644] * 15:
+        os.chmod(path, mode)
+        assert list(source.read(0, 1, hint=hint)) == records[:1]
+    assert 0 < len(scans) < 10

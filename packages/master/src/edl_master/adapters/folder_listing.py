@@ -103,8 +103,8 @@ class FolderListing:
                 facts = os.stat(name)
             except OSError:  # a removed file, or one in a store
                 continue
-            found_version = f"{facts.st_size}-{facts.st_mtime_ns}-"
-            if not f"{version}-".startswith(found_version):
+            found_version = f"{facts.st_size}-{facts.st_mtime_ns}"
+            if not f"{version}-".startswith((f"{found_version}.", f"{found_version}-")):
                 self._versions[number] = found_version
                 line = f"{name} was written again. Its name is known, so it is not read again."
                 found.append(LogEvent("FileOverwritten", line, Severity.WARNING))

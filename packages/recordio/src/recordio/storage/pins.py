@@ -1,9 +1,10 @@
 """Pins the version of a file, an object in a store or a local file, for all of its readers.
 
-The version of a local file consists of its size, its time of modification and, once it is indexed,
-the checksum of its content. If only the time differs, the content decides: a copy on another
-machine, or a file that was copied back, is the same file. Inode numbers are not compared, as with
-some file systems they differ between the machines that share them.
+The version of a local file consists of its size, its times of modification and of change and, once
+it is indexed, the checksum of its content. If only the times differ, the content decides: a copy on
+another machine, or a file that was copied back, is the same file. ``touch -r`` can set the time of
+modification back, but not that of change, which new links and rights change, too. Inode numbers
+are not compared, as with some file systems they differ between the machines that share them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,14 @@ from typing import Any
 
 from recordio.errors import ChangedFile
 from recordio.storage.stores import StoredObject
+
+_MAX_SCANS = 8
+"""Of a file whose time of change alone differs each time, as some file systems invent it."""
+
+
+def version_of(facts: os.stat_result) -> str:
+    """Return the version of a local file as far as its times and its size tell it."""
+    return f"{facts.st_size}-{facts.st_mtime_ns}.{facts.st_ctime_ns}"
 
 
 class Pin:
@@ -72,14 +81,19 @@ class Pin:
             ChangedFile: the file has another content.
             RecordError: it cannot be scanned.
         """
-        found = f"{facts.st_size}-{facts.st_mtime_ns}"
+        found = version_of(facts)
         if not self.version:
             self.version = found
         size, _, rest = self.version.partition("-")
-        modified, _, checksum = rest.partition("-")
-        if found == f"{size}-{modified}" or found in self._same:
+        times, _, checksum = rest.partition("-")
+        if found == f"{size}-{times}" or found in self._same:
             return
-        scan = self._checksum if size == str(facts.st_size) and checksum else None
+        is_size = size == str(facts.st_size)
+        is_modified = times.partition(".")[0] != str(facts.st_mtime_ns)
+        # Without a checksum, a new link to the file is likelier than another content.
+        if is_size and not is_modified and (not checksum or len(self._same) >= _MAX_SCANS):
+            return
+        scan = self._checksum if is_size and checksum else None
         if scan is None or f"{scan():08x}" != checksum:
             raise ChangedFile(uri)
         self._same.add(found)
@@ -114,7 +128,7 @@ class PinnedFile(io.FileIO):
         while True:
             nbytes = super().readinto(buffer)
             facts, before = os.fstat(self.fileno()), self._facts
-            if (facts.st_size, facts.st_mtime_ns) == (before.st_size, before.st_mtime_ns):
+            if version_of(facts) == version_of(before):
                 return nbytes
             self._pin.hold_local(self._uri, facts)
             self._facts = facts
