@@ -9,9 +9,12 @@ import pytest
 
 import recordio
 import recordio.example
+from edl_master.adapters import data_ranges
 from edl_master.adapters.class_numbers import read_class_numbers
 from edl_master.adapters.data import DataSet, open_data
 from edl_master.adapters.data_comparison import compare_data
+from edl_master.adapters.data_ranges import measure_fields
+from edl_master.core.effects import Severity
 from edl_master.core.settings import JobType
 from edl_proto.errors import EdlError
 from edl_proto.v1 import model_pb2
@@ -58,6 +61,58 @@ def test_a_file_of_values_says_nothing_of_columns(tmp_path: Path) -> None:
     compared = compare_data(JobType.TRAIN, data, None, "", str(tmp_path / "first.keras"))
     assert compared.columns == ("b", "a", "label")
     assert not compared.notes
+
+
+def write_incomes(path: Path, scale: float, *, rows: int = 300) -> DataSet:
+    """Write a table that is sorted by income, as much data is."""
+    lines = [f"{at},{(20_000 + at * 200.25) * scale:.2f},{at % 3}" for at in range(rows)]
+    path.write_text("\n".join(["row,income,label", *lines, ""]))
+    return open_data([str(path)], "", "--data")
+
+
+def test_another_unit_than_in_the_training_data_is_named(tmp_path: Path) -> None:
+    data = write_incomes(tmp_path / "train.csv", 1)
+    other = write_incomes(tmp_path / "other.csv", 1000)
+    part = write_incomes(tmp_path / "part.csv", 1, rows=20)
+    trained = compare_data(JobType.TRAIN, data, part, "")
+    assert not trained.notes
+    (note,) = compare_data(JobType.TRAIN, data, other, "").notes
+    folder = tmp_path / "model"
+    folder.mkdir()
+    content = model_pb2.TrainedModel(data=trained.content).SerializeToString()
+    (folder / TRAINED_MODEL).write_bytes(content)
+    for type_ in (JobType.EVALUATE, JobType.PREDICT):
+        assert not compare_data(type_, part, None, str(folder)).notes
+        assert compare_data(type_, other, None, str(folder)).notes == (note,)
+    assert compare_data(JobType.TRAIN, other, None, "", str(folder)).notes
+    assert note.severity is Severity.WARNING
+    assert note.message == (
+        f"{tmp_path}/other.csv: the column 'income' has 2e+07 to 7.98748e+07, in the training "
+        "data 20,000 to 79,874.8: are the units the same?"
+    )
+
+
+def test_features_of_records_are_measured_in_all_files(tmp_path: Path) -> None:
+    for number in range(3):
+        with recordio.Writer(str(tmp_path / f"{number}.recordio")) as writer:
+            for at in range(40):
+                example = {"x": [at / 7.0, 100.0 * number], "name": b"a", "label": [at % 2]}
+                writer.write(recordio.example.encode(example))
+    measured = measure_fields(open_data([str(tmp_path)], "", "--data"))
+    assert (measured["x"].low, measured["x"].high) == (0.0, 200.0)
+    assert measured["label"].high == 1.0
+    assert "name" not in measured
+
+
+def test_of_sorted_data_no_beginning_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = write_incomes(tmp_path / "train.csv", 1)
+    monkeypatch.setattr(data_ranges, "_MAX_READ", 100)
+    assert measure_fields(data) == {}
+    monkeypatch.setattr(data_ranges, "_MAX_READ", 1000)
+    monkeypatch.setattr(data_ranges, "_MAX_BYTES", 100)
+    assert measure_fields(data) == {}
 
 
 def write_labels(folder: Path, **numbers: int) -> DataSet:

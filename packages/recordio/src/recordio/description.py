@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
+
+from recordio.number_ranges import NumberRange, ranges_as_json, ranges_from_json
 
 
 class Form(StrEnum):
@@ -43,11 +45,13 @@ class DataDescription:
 
     Attributes:
         classes: texts of labels and the numbers that a conversion gave them; empty: not known.
+        ranges: of the numbers in fields, by name; fields without are not known.
     """
 
     form: Form
     fields: tuple[DataField, ...]
     classes: tuple[tuple[str, int], ...] = ()
+    ranges: Mapping[str, NumberRange] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,7 +78,8 @@ class DataDescription:
         """Return JSON-able values."""
         fields = [[one.name, one.kind, one.size, one.always] for one in self.fields]
         classes = {"classes": dict(self.classes)} if self.classes else {}
-        return {"form": self.form.value, "fields": fields, **classes}
+        ranges = {"ranges": ranges_as_json(self.ranges)} if self.ranges else {}
+        return {"form": self.form.value, "fields": fields, **classes, **ranges}
 
 
 def description_from_json(values: Mapping[str, Any]) -> DataDescription | None:
@@ -87,7 +92,8 @@ def description_from_json(values: Mapping[str, Any]) -> DataDescription | None:
         return None
     fields = (DataField(str(n), str(k), int(s), bool(a)) for n, k, s, a in values["fields"])
     classes = tuple(sorted((str(t), int(n)) for t, n in values.get("classes", {}).items()))
-    return DataDescription(Form(values["form"]), tuple(fields), classes)
+    ranges = ranges_from_json(values.get("ranges", {}))
+    return DataDescription(Form(values["form"]), tuple(fields), classes, ranges)
 
 
 def _merge(one: DataField, other: DataField | None) -> DataField:

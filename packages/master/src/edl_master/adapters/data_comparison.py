@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
 from edl_master.adapters.data import DataFile, DataSet
+from edl_master.adapters.data_ranges import measure_fields
 from edl_master.core.effects import LogEvent, Severity
 from edl_master.core.settings import JobType
 from edl_proto.errors import EdlError, ErrorCode
@@ -24,6 +25,7 @@ from recordio.description import (
     compare_classes,
     description_from_json,
 )
+from recordio.number_ranges import compare_ranges
 from recordio.storage.files import local_path
 from recordio.storage.stores import filesystem, is_uri
 
@@ -82,6 +84,7 @@ def compare_data(
     if known is not None:
         lacks = type_ is JobType.PREDICT
         notes += _compare_files(known, data.files, _TRAINING, has_labels=not lacks, may_lack=lacks)
+        notes += _compare_numbers(known, data, _TRAINING, may_lack=lacks)
         return ComparedData(known, tuple(notes))
     described = [(file, file.description) for file in data.files if file.description]
     if not described:
@@ -98,9 +101,30 @@ def compare_data(
     notes += _compare_files(known, data.files, source, may_lack=lacks, may_differ=not lacks)
     for _, other in described[1:]:
         known = known.merge(other)
+    known = replace(known, ranges=measure_fields(data))
+    if initial is not None:
+        notes += _compare_numbers(
+            initial, data, "the data of the model that the training begins with"
+        )
     if validation is not None:
         notes += _compare_files(known, validation.files, _TRAINING)
+        notes += _compare_numbers(known, validation, _TRAINING)
     return ComparedData(known, tuple(notes))
+
+
+def _compare_numbers(
+    known: DataDescription, data: DataSet, source: str, *, may_lack: bool = False
+) -> list[LogEvent]:
+    """Return warnings of columns whose numbers have another unit than those of the known data."""
+    if not known.ranges:
+        return []
+    found = measure_fields(data)
+    word = "column" if known.form is Form.TABLE else "feature"
+    name = data.names[0] + (f" and {len(data.names) - 1} more files" if data.names[1:] else "")
+    return [
+        LogEvent("DataDiffers", f"{name}: the {word} {note}", Severity.WARNING)
+        for note in compare_ranges(known.ranges, found, source, may_lack=may_lack)
+    ]
 
 
 def _other_fields(initial: DataDescription, known: DataDescription) -> LogEvent:
