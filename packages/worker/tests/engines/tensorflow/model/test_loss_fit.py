@@ -24,6 +24,7 @@ BINARY = "binary_crossentropy"
 NUMBERS = [0, 1, 2, 1]
 ONE_HOT = np.eye(3)[NUMBERS]
 BINARY_LABELS = [[0], [1], [1], [0]]
+PRICES = [106.3, 73.2, 88.0, 120.5]
 
 
 def find(loss: Any, labels: Any, units: int, activation: str | None) -> tuple[Any, tuple[str, ...]]:
@@ -54,6 +55,20 @@ def find(loss: Any, labels: Any, units: int, activation: str | None) -> tuple[An
         (BINARY, [[-1], [1], [1], [1]], 1, "sigmoid", "a label is -1", '"hinge"'),
         ("mse", NUMBERS, 3, None, "labels (n,), outputs (n, 3)", "SparseCategorical"),
         ("categorical_hinge", NUMBERS, 3, None, "labels (n,), outputs (n, 3)", "SparseCategorical"),
+        (
+            "mse",
+            PRICES,
+            1,
+            "sigmoid",
+            "of sigmoid are 0 to 1, and the labels are 73",
+            "no activation",
+        ),
+        ("mae", PRICES, 1, "tanh", "of tanh are -1 to 1", "labels from -1 to 1"),
+        ("mse", [-5.0, -3.0, -2.0, 1.0], 1, "relu", "0 and more", "labels from 0 on"),
+        ("kl_divergence", ONE_HOT, 3, None, "takes probabilities", 'activation="softmax".'),
+        ("kl_divergence", [[1, 2, 1]] * 4, 3, "softmax", "a label is 2", "reduce_sum"),
+        ("poisson", NUMBERS, 1, None, "the last layer has no activation", '"softplus"'),
+        ("poisson", [-1, 0, 1, 2], 1, "exponential", "a label is -1", '"mse"'),
         (
             *(keras.losses.SparseCategoricalCrossentropy(from_logits=True), ONE_HOT, 3, None),
             *("one number per class", "CategoricalCrossentropy(from_logits=True)"),
@@ -91,6 +106,11 @@ def test_a_loss_that_cannot_be_meant(
         ("categorical_hinge", ONE_HOT, 3, None),
         ("hinge", [[-1], [1], [1], [1]], 1, None),
         (lambda y_true, y_pred: 0.0, ONE_HOT, 7, None),
+        ("mse", [0.0, 0.2, 1.0, 1.005], 1, "sigmoid"),
+        ("mse", PRICES, 1, "relu"),
+        ("mape", PRICES, 1, None),
+        ("poisson", NUMBERS, 1, "exponential"),
+        ("kl_divergence", ONE_HOT, 3, "softmax"),
     ],
 )
 def test_losses_that_fit(loss: Any, labels: Any, units: int, activation: str | None) -> None:
@@ -108,6 +128,9 @@ def test_losses_that_fit(loss: Any, labels: Any, units: int, activation: str | N
             keras.losses.CategoricalCrossentropy(from_logits=True),
             *(ONE_HOT, "softmax", "leave from_logits or the activation out"),
         ),
+        ("mse", [[0.1, 0.2, 7.0]] * 4, "sigmoid", "the labels are 0.1 to 7, 33% of them beyond"),
+        ("mape", [[0.0, 1.0, 2.0]] * 4, "linear", "a label is 0"),
+        ("msle", [[-0.5, 1.0, 2.0]] * 4, "linear", "such as -0.5"),
     ],
 )
 def test_losses_that_train_though_they_were_hardly_meant(

@@ -16,11 +16,18 @@ import tensorflow as tf
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.engines.tensorflow.model.description import LossFunction
+from edl_worker.engines.tensorflow.model.label_ranges import (
+    refuse_counts,
+    refuse_range,
+    warn_of_range,
+)
 from edl_worker.engines.tensorflow.model.loss_parts import (
     BINARY,
     CATEGORICAL,
+    COUNTS,
     CROSSENTROPIES,
-    MARGINS,
+    DIVERGENCE,
+    KNOWN_LOSSES,
     REGRESSIONS,
     SPARSE,
     LossPart,
@@ -69,7 +76,7 @@ def explain_raised(error: Exception, place: str) -> EdlError | None:
     while trace is not None:
         frame = trace.tb_frame
         name, values = frame.f_code.co_name, frame.f_locals
-        is_loss = name in (*CROSSENTROPIES, *REGRESSIONS, *MARGINS)
+        is_loss = name in KNOWN_LOSSES
         if is_loss and frame.f_globals.get("__name__") == "keras.src.losses.losses":
             found = _refuse_shapes(name, values)
             if found is not None:
@@ -107,8 +114,13 @@ def _refuse(part: LossPart) -> tuple[str, str] | None:
         found = _refuse_categorical(part)
     elif part.loss in BINARY:
         found = _refuse_binary(part)
+    elif part.loss == DIVERGENCE:
+        found = _refuse_shares(part) or _refuse_width(part)
     else:
-        return _refuse_constant(part) or _refuse_class_numbers(part)
+        found = _refuse_constant(part) or _refuse_class_numbers(part)
+        if part.loss == COUNTS:
+            return found or refuse_counts(part)
+        return found or (refuse_range(part) if part.loss in REGRESSIONS else None)
     return found or _refuse_constant(part) or _refuse_activation(part)
 
 
@@ -207,6 +219,17 @@ def _refuse_binary(part: LossPart) -> tuple[str, str] | None:
     return _refuse_width(part)
 
 
+def _refuse_shares(part: LossPart) -> tuple[str, str] | None:
+    wrong = (part.labels < 0) | (part.labels > 1)
+    if not wrong.any():
+        return None
+    return (
+        f"it takes shares from 0 to 1, which add up to 1, and a label is "
+        f"{_first(wrong, part.labels)}",
+        'Yield label / tf.reduce_sum(label), or use loss = "mse".',
+    )
+
+
 def _refuse_class_numbers(part: LossPart) -> tuple[str, str] | None:
     """Refuse a loss of regressions that compares numbers of classes with one output per class."""
     is_one = part.label_shape in (part.shape[:-1], (*part.shape[:-1], 1))
@@ -253,7 +276,7 @@ def _refuse_activation(part: LossPart) -> tuple[str, str] | None:
     is_linear = part.activation == "linear"
     named = "no activation" if is_linear else f"the activation {part.activation}"
     remedy = f'Give it activation="{wanted}"'
-    if is_linear:
+    if is_linear and part.loss in CROSSENTROPIES:
         kind = "".join(word.title() for word in part.loss.split("_"))
         remedy += f", or use keras.losses.{kind}(from_logits=True)"
     return f"it takes probabilities, and the last layer has {named}", f"{remedy}."
@@ -266,6 +289,8 @@ def _warn(part: LossPart) -> str:
             f"{part.loss} with from_logits=True gets the probabilities of a {part.activation}: "
             "leave from_logits or the activation out"
         )
+    if part.loss in REGRESSIONS:
+        return warn_of_range(part)
     if part.loss in BINARY and part.activation == "softmax" and part.are_one_hot:
         return (
             f"{part.loss} takes each of the {part.classes} outputs of a softmax for a question of "

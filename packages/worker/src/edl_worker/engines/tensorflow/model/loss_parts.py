@@ -22,6 +22,8 @@ REGRESSIONS = (
 )
 
 MARGINS = ("hinge", "squared_hinge", "categorical_hinge")
+COUNTS, DIVERGENCE = "poisson", "kl_divergence"
+KNOWN_LOSSES = (*CROSSENTROPIES, *REGRESSIONS, *MARGINS, COUNTS, DIVERGENCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ def _make_part(loss: Any, labels: Any, output: Any, activation: str) -> Iterator
     name = getattr(function, "__name__", "")
     module = str(getattr(function, "__module__", ""))
     if (
-        name not in (*CROSSENTROPIES, *REGRESSIONS, *MARGINS)
+        name not in KNOWN_LOSSES
         or not module.startswith("keras.")
         or not isinstance(labels, tf.Tensor)
         or labels.dtype == tf.string
