@@ -14,6 +14,14 @@ import elasticdl
 from edl_keras.arguments import plan_fit
 
 X, Y = np.zeros((8, 2), np.float32), np.zeros(8, np.float32)
+EarlyStopping = keras.callbacks.EarlyStopping
+
+
+def with_nan(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array with a number in row 3 that is none."""
+    changed = array.copy()
+    changed[(3, *(-1 for _ in array.shape[1:]))] = np.nan
+    return changed
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +48,14 @@ def make_model() -> keras.Model:
         ({"num_worker": 3}, "num_worker", "fit has no argument num_worker"),
         ({"platform": "kubernetes"}, "platform", "pods of a cluster see no files"),
         ({"callbacks": [3]}, "callbacks", "callbacks has int"),
+        ({"num_workers": 9}, "num_workers", "num_workers is 9, and there are 8 rows"),
+        ({"num_workers": "2:5", "batch_size": 4}, "num_workers", "4 examples in a batch"),
+        ({"callbacks": [EarlyStopping()]}, "callbacks", "'val_loss', and there is no validation"),
+        ({"x": with_nan(X)}, "x", r"x\[3, 1\] is nan"),
+        ({"y": with_nan(Y)}, "y", r"y\[3, 0\] is nan"),
+        ({"y": np.array(["yes", "no"] * 4)}, "y", "texts such as 'yes', and the loss takes"),
+        ({"validation_data": (with_nan(X), Y)}, "validation_data", r"x\[3, 1\] is nan"),
+        ({"sample_weight": with_nan(Y)}, "sample_weight", r"sample_weight\[3\] is nan"),
     ],
 )
 def test_a_wrong_argument_is_named_with_what_to_do(
@@ -78,3 +94,26 @@ def test_editors_see_the_arguments() -> None:
     names = list(inspect.signature(elasticdl.fit).parameters)
     assert names[:4] == ["model", "x", "y", "batch_size"]
     assert {"num_workers", "validation_split", "output"} <= set(names)
+
+
+def test_numbers_that_model_and_loss_take_are_left_to_them() -> None:
+    def loss(labels: Any, outputs: Any) -> Any:
+        return keras.ops.nan_to_num(labels - outputs) ** 2
+
+    fill = keras.layers.Lambda(keras.ops.nan_to_num)
+    model = keras.Sequential([keras.Input((2,)), fill, keras.layers.Dense(1)])
+    model.compile("sgd", loss)
+    plan_fit(model, with_nan(X), with_nan(Y), {})
+    monitor = EarlyStopping(monitor="loss")
+    validated = {"validation_split": 0.5, "callbacks": EarlyStopping()}
+    for options in ({"callbacks": [monitor]}, validated, {"num_workers": "1:8"}):
+        plan_fit(make_model(), X, Y, options)
+
+
+def test_all_rows_with_such_numbers_are_counted() -> None:
+    values = np.full((8, 2, 2), np.inf, np.float32)
+    model = keras.Sequential([keras.Input((2, 2)), keras.layers.Flatten(), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with pytest.raises(elasticdl.UsageError, match=r"x\[0, 0, 0\] is inf, and 7 more") as caught:
+        elasticdl.fit(model, values, Y)
+    assert "np.isfinite(x).all(axis=(1, 2))" in caught.value.remedy

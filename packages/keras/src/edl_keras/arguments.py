@@ -15,7 +15,7 @@ import numpy as np
 from edl.plugins.options import BY_NAME
 from edl.plugins.submissions import names
 from edl.plugins.texts import did_you_mean
-from edl_keras.callbacks import SortedCallbacks, sort_callbacks
+from edl_keras.callbacks import SortedCallbacks, check_monitors, sort_callbacks
 from edl_keras.errors import check_platform, kind_of, wrong_argument, wrong_model
 from edl_keras.fit_checks import check_fit, check_source
 from edl_keras.fit_data import (
@@ -29,6 +29,7 @@ from edl_keras.fit_data import (
     with_unit_weights,
 )
 from edl_keras.records import RecordLayout
+from edl_keras.value_checks import check_values
 
 _BATCH_SIZE = 32
 
@@ -147,6 +148,9 @@ def plan_fit(model: keras.Model, x: Any, y: Any, options: dict[str, Any]) -> Fit
     else:
         data, validation = split_data(data, own["validation_split"])
     check_fit(model, data, x)
+    check_values(model, data)
+    if validation is not None:
+        check_values(model, validation, "validation_data")
     if own["class_weight"]:
         data = weigh_classes(data, own["class_weight"])
     if validation is not None and (data.weights is None) != (validation.weights is None):
@@ -157,6 +161,10 @@ def plan_fit(model: keras.Model, x: Any, y: Any, options: dict[str, Any]) -> Fit
     check_platform(rest, "fit")
     platform = str(rest.get("platform") or "processes")
     epochs = _positive("epochs", own["epochs"])
+    batch_size = _positive("batch_size", own["batch_size"] or data.batch_size or _BATCH_SIZE)
+    _check_workers(rest.get("num_workers"), batch_size, data.count)
+    if validation is None:
+        check_monitors(own["callbacks"])
     return FitPlan(
         model=model,
         data=data,
@@ -164,7 +172,7 @@ def plan_fit(model: keras.Model, x: Any, y: Any, options: dict[str, Any]) -> Fit
         layout=layout,
         callbacks=sort_callbacks(own["callbacks"], shares_files=platform == "processes"),
         epochs=epochs,
-        batch_size=_positive("batch_size", own["batch_size"] or data.batch_size or _BATCH_SIZE),
+        batch_size=batch_size,
         shuffle=bool(own["shuffle"]),
         seed=int(rest.pop("seed", 0) or 0),
         job=str(rest.pop("name", "") or names.generate(model.name, secrets.token_hex(2))),
@@ -198,6 +206,20 @@ def _check_options(options: Mapping[str, Any]) -> None:
                 f"fit has no argument {name}",
                 did_you_mean(name, known) or "help(elasticdl.fit) lists the arguments.",
             )
+
+
+def _check_workers(workers: Any, batch_size: int, rows: int) -> None:
+    """Check that each worker gets an example of each batch."""
+    most = str(workers or 1).rpartition(":")[2]
+    if most.isdigit() and int(most) > min(batch_size, rows):
+        few, least = (rows, "rows") if rows < batch_size else (batch_size, "examples in a batch")
+        raise wrong_argument(
+            "num_workers",
+            f"num_workers is {workers}, and there are {few} {least}: they are divided among the "
+            "workers",
+            f"Give {few} workers at most"
+            + ("." if rows < batch_size else f", or batch_size={most} or more."),
+        )
 
 
 def _positive(name: str, value: Any) -> int:

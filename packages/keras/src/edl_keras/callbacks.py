@@ -92,6 +92,24 @@ def sort_callbacks(callbacks: Any, *, shares_files: bool) -> SortedCallbacks:
     return found
 
 
+def check_monitors(callbacks: Any) -> None:
+    """Check that no callback monitors a value of validation data, of which there is none.
+
+    Raises:
+        Problem: one does.
+    """
+    for each in callbacks if isinstance(callbacks, list | tuple) else [callbacks]:
+        monitored = getattr(each, "monitor", None)
+        needed = not isinstance(each, keras.callbacks.ModelCheckpoint) or each.save_best_only
+        if isinstance(monitored, str) and monitored.startswith("val_") and needed:
+            raise wrong_argument(
+                "callbacks",
+                f"{type(each).__name__} monitors {monitored!r}, and there is no validation data",
+                "Give validation_data=(x_test, y_test) or validation_split=0.2, or write "
+                'monitor="loss".',
+            )
+
+
 def write_callbacks(code: SourceCode, callbacks: Sequence[Callback]) -> None:
     """Append ``make_callbacks``, which makes the callbacks anew with the attributes they have.
 
