@@ -117,3 +117,21 @@ def test_what_one_function_of_several_takes_is_not_refused() -> None:
     found = parameters("m", "M", {"m": (text, "")}.get)
     assert found is not None
     assert [each.takes("fast") for each in found["rate"]] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "known"),
+    [
+        ("model = keras.Model(x, y)\nloss = 'mse'\ndef optimizer(lr=0.1): pass", "", {"lr"}),
+        ("net = keras.Sequential([])\nmetrics = ['mae']\ndef optimizer(lr=1): pass", "net", {"lr"}),
+        ("model = keras.Model(x, y)\nloss = keras.losses.Huber(2.0)", "", set()),
+        ("def build_model(units=8): pass", "", {"units"}),
+        ("class Net(keras.Model):\n    pass", "", None),
+        ("class Net(keras.Model):\n    def __init__(self, **all): pass", "", None),
+        ("from elsewhere import net", "net", None),
+        ("model = partial(Net)", "model", None),
+    ],
+)
+def test_a_module_and_a_variable_are_models_too(text: str, name: str, known: set[str]) -> None:
+    found = parameters("m", name, {"m": (text, "")}.get)
+    assert (None if found is None else set(found)) == known

@@ -111,17 +111,24 @@ def source_of(zoo: Path, model_def: str) -> tuple[str, str]:
     return "", ""
 
 
+def place_of(zoo: Path, model_def: str) -> Path:
+    """Return the file of a model that ``source_of`` has found."""
+    files = map(partial(_file_of, zoo), candidates(_full_name(zoo, "--model-def", model_def)))
+    return [file for file in files if file is not None][-1]
+
+
 def parameters_of(zoo: Path, model_def: str) -> Mapping[str, Sequence[Parameter]] | None:
     """Return all parameters that a model may take, and more, by name; None if others may exist.
 
     Raises:
         EdlError: as for ``source_of``.
     """
-    _, name = source_of(zoo, model_def)
-    if not name:
+    text, name = source_of(zoo, model_def)
+    if not text:
         return None
     full = _full_name(zoo, "--model-def", model_def)
-    return parameters(full.rpartition(".")[0], name, lambda module: _text_of(zoo, module))
+    module = full.rpartition(".")[0] if name else full
+    return parameters(module, name, lambda module: _text_of(zoo, module))
 
 
 def _text_of(zoo: Path, module: str) -> tuple[str, str] | None:

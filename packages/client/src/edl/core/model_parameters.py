@@ -20,7 +20,7 @@ def parameters(
 
     Args:
         module: dotted name of the model's file.
-        name: of the model in it, a class or a function.
+        name: of the model in it, a class, a function or a variable; empty: the only one there.
         read: gives the text of a module of the zoo by its dotted name, and the package that it is
             in, or is; None if the zoo has no such module.
 
@@ -42,7 +42,9 @@ def parameters(
         waiting += found.modules - seen
         seen |= found.modules
     taker = found.taker(name)
-    if taker is None or taker.args.kwarg is not None or found.hides:
+    if taker is None and (found.takes_any or name not in ("", *found.variables)):
+        return None
+    if found.hides or (taker is not None and taker.args.kwarg is not None):
         return None
     return found.known
 
@@ -55,12 +57,16 @@ class _ModuleVisitor(ast.NodeVisitor):
         known: parameters of functions by name; several functions may have one of a name.
         modules: that are imported, in the zoo or elsewhere.
         hides: something takes parameters, and the text does not show which.
+        takes_any: a function has a ``**kwargs``, or a class takes what its base does.
+        variables: that are objects of a class.
         package: parts of the name of what relative imports begin from.
     """
 
     known: dict[str, list[Parameter]] = field(default_factory=dict)
     modules: set[str] = field(default_factory=set)
     hides: bool = False
+    takes_any: bool = False
+    variables: set[str] = field(default_factory=set)
     package: list[str] = field(default_factory=list)
     _definitions: dict[str, ast.FunctionDef | ast.ClassDef] = field(default_factory=dict)
 
@@ -83,15 +89,22 @@ class _ModuleVisitor(ast.NodeVisitor):
         self._definitions.setdefault(node.name, node)
         for name, parameter in parameters_of(node):
             self.known.setdefault(name, []).append(parameter)
+        self.takes_any |= node.args.kwarg is not None
         self.hides |= _is_role(node.name) and node.args.kwarg is not None
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._definitions.setdefault(node.name, node)
+        names = [each.name for each in node.body if isinstance(each, ast.FunctionDef)]
+        self.takes_any |= bool(node.bases) and "__init__" not in names
         self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> None:
         named = [each.id for each in node.targets if isinstance(each, ast.Name)]
         match node.value:
+            case ast.Constant() | ast.List() | ast.Tuple() | ast.Dict():
+                pass  # of values, which take no parameters
+            case ast.Call(func=ast.Attribute(attr=name)) if name[:1].isupper():
+                self.variables.update(named)  # an object, such as a model or a loss of Keras
             case ast.Call(func=ast.Name(id="staticmethod"), args=[ast.Attribute()]):
                 pass  # of a class that is imported from the zoo, or defined here
             case ast.Name(id=name) if isinstance(self._definitions.get(name), ast.FunctionDef):

@@ -77,6 +77,15 @@ def format_params(values: dict[str, object]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in values.items())
 
 
+def find_abbreviation(name: str, known: list[str]) -> list[str]:
+    """Return what ``name`` abbreviates, or its abbreviation, as ``lr`` and ``learning_rate``."""
+
+    def initials(word: str) -> str:
+        return "".join(part[0] for part in word.split("_") if part)
+
+    return [other for other in known if initials(other) == name or initials(name) == other]
+
+
 def _is_not_finite(node: ast.AST) -> TypeGuard[ast.expr]:
     """Tell whether a text means infinity or NaN, in any of the ways to write these."""
     match node:

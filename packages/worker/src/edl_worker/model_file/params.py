@@ -32,7 +32,9 @@ def unknown_parameter(name: str, takers: Mapping[str, Iterable[str]]) -> EdlErro
         takers: signature of each definition to the names that it takes.
     """
     known = sorted({taken for names in takers.values() for taken in names})
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.6) or _abbreviation(name, known)
+    nearest = difflib.get_close_matches(
+        name, known, n=1, cutoff=0.6
+    ) or model_params.find_abbreviation(name, known)
     choices = [
         f"{taken} ({signature.partition('(')[0]})"
         for signature, names in takers.items()
@@ -51,12 +53,3 @@ def unknown_parameter(name: str, takers: Mapping[str, Iterable[str]]) -> EdlErro
         )
         + ".",
     )
-
-
-def _abbreviation(name: str, known: list[str]) -> list[str]:
-    """Return what ``name`` abbreviates, or its abbreviation, as ``lr`` and ``learning_rate``."""
-
-    def initials(word: str) -> str:
-        return "".join(part[0] for part in word.split("_") if part)
-
-    return [other for other in known if initials(other) == name or initials(name) == other]

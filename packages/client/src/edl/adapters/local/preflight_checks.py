@@ -15,6 +15,7 @@ from pathlib import Path
 from edl.adapters import (
     data_columns,
     data_files,
+    model_definitions,
     model_zoo,
     storage,
     table_rows,
@@ -29,6 +30,8 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.local import job_directory, output_reservation
 
 _MIN_FREE_BYTES = 1 << 20  # a job that cannot even log is not started
+_WORKERS, _WORKERS_PER_CORE = 64, 16
+"""The most workers of a job on this machine, whichever is more: each one imports TensorFlow."""
 
 
 def check(job: Submission) -> None:
@@ -40,10 +43,12 @@ def check(job: Submission) -> None:
     if job.verb is Verb.TRAIN:
         if job.git_source is None:  # what a builder fetches, the worker looks at
             model_zoo.check(job)
+            model_definitions.check(job)
     else:
         trained_models.check(job)
     if job.init_from:  # only its parameters are used
         trained_models.check_initial_values(job.init_from)
+    check_workers(job.num_workers.max)
     check_data(job)
     check_writable(job_directory.jobs(), "set EDL_HOME to")
     if job.verb is Verb.PREDICT:
@@ -55,6 +60,23 @@ def check(job: Submission) -> None:
             check_writable(Path(folder))
     if job.dashboard_port:
         check_port(HOST, job.dashboard_port)
+
+
+def check_workers(count: int) -> None:
+    """Check that a machine with so many cores may run so many workers.
+
+    Raises:
+        EdlError: USAGE.
+    """
+    cores = os.cpu_count() or 1
+    if count > max(_WORKERS, _WORKERS_PER_CORE * cores):
+        raise EdlError(
+            ErrorCode.USAGE,
+            f"--num-workers {count}: this machine has {cores} cores, and each worker is a process "
+            "with a TensorFlow of its own",
+            where="--num-workers",
+            remedy=f"Give as many workers as cores, --num-workers {cores}, or fewer.",
+        )
 
 
 def check_data(job: Submission) -> None:
