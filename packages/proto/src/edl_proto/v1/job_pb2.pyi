@@ -721,6 +721,7 @@ class JobSpec(_message.Message):
     EXPORT_FIELD_NUMBER: _builtins.int
     DATA_CACHE_FIELD_NUMBER: _builtins.int
     GPUS_FIELD_NUMBER: _builtins.int
+    EXPORT_FORMATS_FIELD_NUMBER: _builtins.int
     PLATFORM_FIELD_NUMBER: _builtins.int
     CONTAINERS_FIELD_NUMBER: _builtins.int
     KUBERNETES_FIELD_NUMBER: _builtins.int
@@ -774,6 +775,10 @@ class JobSpec(_message.Message):
     @_builtins.property
     def data_cache(self) -> Global___DataCacheSpec: ...
     @_builtins.property
+    def export_formats(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """TRAIN: further forms of the trained model: litert, onnx"""
+
+    @_builtins.property
     def containers(self) -> Global___ContainersSpec:
         """platform docker"""
 
@@ -808,13 +813,14 @@ class JobSpec(_message.Message):
         export: Global___ExportSpec | None = ...,
         data_cache: Global___DataCacheSpec | None = ...,
         gpus: _builtins.str = ...,
+        export_formats: _abc.Iterable[_builtins.str] | None = ...,
         platform: _builtins.str = ...,
         containers: Global___ContainersSpec | None = ...,
         kubernetes: Global___KubernetesSpec | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "data_cache", b"data_cache", "export", b"export", "failures", b"failures", "kubernetes", b"kubernetes", "model", b"model", "prediction", b"prediction", "serving", b"serving", "training", b"training", "workers", b"workers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "data", b"data", "data_cache", b"data_cache", "data_format", b"data_format", "export", b"export", "failures", b"failures", "gpus", b"gpus", "image", b"image", "job_dir", b"job_dir", "kubernetes", b"kubernetes", "minibatch_size", b"minibatch_size", "model", b"model", "name", b"name", "output", b"output", "platform", b"platform", "prediction", b"prediction", "records_per_task", b"records_per_task", "serving", b"serving", "snapshot_interval_s", b"snapshot_interval_s", "submitted_at", b"submitted_at", "tensorboard_dir", b"tensorboard_dir", "trained_model", b"trained_model", "training", b"training", "type", b"type", "validation_data", b"validation_data", "worker_grace_s", b"worker_grace_s", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["containers", b"containers", "data", b"data", "data_cache", b"data_cache", "data_format", b"data_format", "export", b"export", "export_formats", b"export_formats", "failures", b"failures", "gpus", b"gpus", "image", b"image", "job_dir", b"job_dir", "kubernetes", b"kubernetes", "minibatch_size", b"minibatch_size", "model", b"model", "name", b"name", "output", b"output", "platform", b"platform", "prediction", b"prediction", "records_per_task", b"records_per_task", "serving", b"serving", "snapshot_interval_s", b"snapshot_interval_s", "submitted_at", b"submitted_at", "tensorboard_dir", b"tensorboard_dir", "trained_model", b"trained_model", "training", b"training", "type", b"type", "validation_data", b"validation_data", "worker_grace_s", b"worker_grace_s", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -68,6 +68,7 @@ def decode_job(spec: job_pb2.JobSpec) -> JobDescription:
         image=spec.image,
         grace_s=spec.worker_grace_s,
         exported_job=spec.export.job,
+        export_formats=tuple(spec.export_formats),
     )
 
 

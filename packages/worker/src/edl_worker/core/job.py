@@ -139,6 +139,7 @@ class JobDescription:
         image: digest-pinned reference; empty for local processes.
         grace_s: time from SIGTERM to SIGKILL.
         exported_job: the job whose model this one exports; empty: its own.
+        export_formats: further forms of the trained model: ``litert``, ``onnx``.
         columns: of CSV: those that the model file gets, in order; empty: those of each file.
         sample: the first records of a stream; empty: they are in the data.
     """
@@ -157,5 +158,6 @@ class JobDescription:
     image: str
     grace_s: float
     exported_job: str
+    export_formats: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     sample: tuple[bytes, ...] = ()

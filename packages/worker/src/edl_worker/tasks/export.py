@@ -28,7 +28,7 @@ from edl_worker.core.tasks import ExportInfo
 from edl_worker.model_file.error_messages import message_of
 from edl_worker.model_file.zoo.importer import loaded_files
 from edl_worker.model_file.zoo.outside_files import read_files
-from edl_worker.tasks.export_attempts import FORMS, crashed_forms, note_writing
+from edl_worker.tasks.export_attempts import crashed_forms, note_writing
 from edl_worker.tasks.task_errors import is_about_writing, store_error, write_error
 from edl_worker.trained_model import directory as trained_model
 from edl_worker.trained_model import layer_states, weight_files
@@ -93,6 +93,8 @@ class Exporter:
         for form in self.steps.export_forms():
             try:
                 form.check(traces)
+            except EdlError:
+                raise
             except Exception as error:
                 warnings.append(self._missing_form_warning(form, error))
             else:
@@ -131,12 +133,13 @@ class Exporter:
         states = self.steps.layer_states()
         if states:
             layer_states.save(states, to / layer_states.LAYER_STATES)
-        warnings = [_crashes(info.crashes, form) for form in FORMS if form in left_out]
+        forms = self.steps.export_forms(self.optimizer)
+        warnings = [_crashes(info.crashes, form.file) for form in forms if form.file in left_out]
         written = {
             form.file: _form(
                 to / form.file, form.save, partial(self._missing_form_warning, form), warnings
             )
-            for form in self.steps.export_forms(self.optimizer)
+            for form in forms
             if form.file not in left_out
         }
         description = replace(

@@ -12,7 +12,12 @@ from pathlib import Path
 
 from edl_worker.trained_model import directory as trained_model
 
-FORMS = (trained_model.KERAS, trained_model.SAVED_MODEL)
+FORMS = (
+    trained_model.KERAS,
+    trained_model.SAVED_MODEL,
+    trained_model.LITERT,
+    trained_model.ONNX,
+)
 """The forms that a trained model may lack."""
 
 _MAX_CRASHES = 2

@@ -82,7 +82,9 @@ class LoadedModel:
         if self.steps is None:
             return ModelDescription(warnings=self.postprocess_warnings)
         described = self.steps.describe()
-        lacks = self.exporter.expected_warnings() if self.job.output else ()
+        # What a user asks for is tried before training; the first worker is enough.
+        traces = bool(self.job.export_formats) and self.worker_id == 0
+        lacks = self.exporter.expected_warnings(traces=traces) if self.job.output else ()
         hardly_meant = self.engine.summarize().warnings
         if self.worker_id == 0:  # one is enough
             hardly_meant += warn_of_sorted_labels(self.engine.source, self.job)

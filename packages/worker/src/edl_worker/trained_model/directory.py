@@ -34,6 +34,8 @@ from recordio.storage.stores import filesystem, is_uri
 DESCRIPTION = TRAINED_MODEL
 KERAS = KERAS_MODEL
 SAVED_MODEL = "saved_model"
+LITERT = "model.tflite"
+ONNX = "model.onnx"
 
 _until_exit = ExitStack()
 """Copies of trained models whose code this process has loaded."""

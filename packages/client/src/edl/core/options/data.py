@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edl.core.options.option import TRAIN, TRAIN_OR_PREDICT, Option, declare
-from edl.core.options.value_types import Choice, Integer, Text, Texts
+from edl.core.options.value_types import Choice, Integer, Names, Text, Texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +74,19 @@ class DataOptions:
             is_path=True,
             may_be_in_a_store=True,
             spec="output",
+        )
+    )
+    export: tuple[str, ...] = declare(
+        Option(
+            Names("FORM,...", values=("litert", "onnx")),
+            "Further forms of the trained model, beside model.keras and the SavedModel: litert for "
+            "phones and small devices (model.tflite), onnx for ONNX Runtime (model.onnx; tf2onnx "
+            "must be installed where the job runs).",
+            "litert,onnx",
+            default=(),
+            default_text="none",
+            verbs=TRAIN,
+            spec="export_formats",
         )
     )
     minibatch_size: int = declare(

@@ -88,6 +88,7 @@ class TrainOptions(SharedOptions, total=False):
     label_columns: str
     validation_data: PathOrUri | Sequence[PathOrUri]
     output: PathOrUri
+    export: str | Sequence[str]
     num_epochs: int
     window: int | str | WindowLength
     strategy: Literal["auto", "allreduce", "parameter-server"]

@@ -124,16 +124,23 @@ def find_repeated(words: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names, separated by commas in a text."""
+    """Names, separated by commas in a text.
+
+    Attributes:
+        values: the names that there are; empty: any.
+    """
 
     metavar: str = "NAME,..."
     annotation: str = "str | Sequence[str]"
+    values: tuple[str, ...] = ()
 
     def read(self, value: object) -> tuple[str, ...]:
         names = Texts().read(value.split(",") if isinstance(value, str) else value)
         names = tuple(name.strip() for name in names)
         if twice := find_repeated(names):
             raise ValueError(f"it contains the name {twice} twice")
+        if unknown := [name for name in names if self.values and name not in self.values]:
+            raise ValueError(f"{unknown[0]!r} is not one of {', '.join(self.values)}")
         return names
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from edl_worker.core.outputs import named_outputs
 from edl_worker.core.step_engine import ExportForm
+from edl_worker.engines.tensorflow.converted_forms import SERVE, converted_forms
 from edl_worker.engines.tensorflow.internals import without_default_signature
 from edl_worker.engines.tensorflow.model import ModelFile
 from edl_worker.engines.tensorflow.model.portability import describe_limits
@@ -24,13 +25,15 @@ def export_forms(
     file: ModelFile,
     input_spec: Any,
     with_optimizer: Callable[[], AbstractContextManager[None]] = nullcontext,
+    formats: Sequence[str] = (),
 ) -> tuple[ExportForm, ...]:
-    """Return the forms of a model: Keras's own file, and a SavedModel.
+    """Return the forms of a model: Keras's own file, a SavedModel, and those asked for.
 
     Args:
         file: the model, with the values to write.
         input_spec: specification of a minibatch's features, any size.
         with_optimizer: gives the model its optimizer for Keras's file.
+        formats: further forms: ``litert``, ``onnx``.
     """
     model = file.model
 
@@ -54,7 +57,7 @@ def export_forms(
         """Write a SavedModel whose signature takes features as the pipeline makes them."""
         archive = keras.export.ExportArchive()
         archive.track(model)
-        archive.add_endpoint("serve", trace())
+        archive.add_endpoint(SERVE, trace())
         with without_default_signature():
             archive.write_out(str(to), verbose=False)
 
@@ -73,6 +76,7 @@ def export_forms(
             "The trained model has no SavedModel, since TensorFlow cannot trace this model for "
             "serving",
         ),
+        *converted_forms(formats, trace, save_for_serving),
     )
 
 

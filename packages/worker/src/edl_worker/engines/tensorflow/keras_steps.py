@@ -48,6 +48,7 @@ class KerasSteps:
         input_spec: Any = None,
         warnings: tuple[str, ...] = (),
         optimizer: Sequence[keras.Variable] | None = None,
+        export_formats: Sequence[str] = (),
     ) -> None:
         """Arrange the values of a model that has been built.
 
@@ -59,6 +60,7 @@ class KerasSteps:
             input_spec: specification of a minibatch's features, any size.
             warnings: what users should know about its initial values.
             optimizer: the state of its own optimizer, if that makes all updates.
+            export_formats: further forms of the trained model.
 
         Raises:
             EdlError: MODEL_CONTRACT, a weight cannot be sent.
@@ -76,6 +78,7 @@ class KerasSteps:
         self._callbacks = CallbackCaller(file, self.layout, epochs)
         self._input_spec = input_spec
         self._warnings = warnings
+        self._export_formats = export_formats
 
     @property
     def traces(self) -> int:
@@ -166,7 +169,12 @@ class KerasSteps:
 
     def export_forms(self, optimizer: OptimizerState | None = None) -> Sequence[ExportForm]:
         """Return the forms in which the model can be exported; see ``StepEngine``."""
-        return export_forms(self._file, self._input_spec, lambda: self._with_optimizer(optimizer))
+        return export_forms(
+            self._file,
+            self._input_spec,
+            lambda: self._with_optimizer(optimizer),
+            self._export_formats,
+        )
 
     def _with_optimizer(self, state: OptimizerState | None) -> AbstractContextManager[None]:
         """Let Keras save the model with an optimizer."""

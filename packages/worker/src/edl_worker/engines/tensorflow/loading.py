@@ -98,6 +98,7 @@ def _load_for_training(job: JobDescription, context: Mapping[str, Any]) -> Loade
         raise _tables_with_replicas(tables)
     known: dict[str, Any] = {
         "epochs": options.epochs,
+        "export_formats": job.export_formats,
         "input_spec": open_size_spec(sample.features, sample.size),
         "warnings": notes,
     }

@@ -26,6 +26,7 @@ class ReplicaSteps(KerasSteps):
         epochs: int = 1,
         input_spec: Any = None,
         warnings: tuple[str, ...] = (),
+        export_formats: Sequence[str] = (),
     ) -> None:
         """Build the optimizer of a model that has been built; see ``KerasSteps``."""
         super().__init__(
@@ -34,6 +35,7 @@ class ReplicaSteps(KerasSteps):
             input_spec=input_spec,
             warnings=warnings,
             optimizer=build_optimizers(file),
+            export_formats=export_formats,
         )
 
     @property
