@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -220,8 +221,9 @@ def test_an_unusual_model_file_on_csv(edl: Edl, tmp_path: Path) -> None:
 def test_the_trained_model_is_what_serving_loads(
     edl: Edl, tmp_path: Path, digit_data: Path
 ) -> None:
-    """model.keras and the SavedModel answer alike, in a process without edl."""
-    train(edl, tmp_path, "mnist.mnist_functional_api", f"{digit_data}/train")
+    """model.keras, the SavedModel and LiteRT answer alike, in a process without edl."""
+    given = tmp_path, "mnist.mnist_functional_api", f"{digit_data}/train"
+    train(edl, *given, "--export", "litert")
     import tensorflow as tf
 
     # Loading must not need the zoo: it was copied, and functional models hold their own config.
@@ -234,6 +236,11 @@ def test_the_trained_model_is_what_serving_loads(
     (name,) = signature.structured_input_signature[1]
     (answer,) = signature(**{name: tf.constant(image)}).values()
     np.testing.assert_allclose(answer.numpy(), expected, rtol=1e-5, atol=1e-5)
+    with warnings.catch_warnings():  # the class is in another package soon
+        warnings.simplefilter("ignore")
+        interpreter = tf.lite.Interpreter(str(tmp_path / "model" / "model.tflite"))
+    (answer,) = interpreter.get_signature_runner("serve")(**{name: image}).values()
+    np.testing.assert_allclose(answer, expected, rtol=1e-5, atol=1e-5)
 
 
 CRASHING = """

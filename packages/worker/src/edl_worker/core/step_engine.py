@@ -68,6 +68,7 @@ class ExportForm:
         failure: what it means that ``save`` fails, as the beginning of a sentence.
         limits: yields sentences on what hinders others from using the form; takes the same as
             ``check``.
+        is_required: users ask for it, so a job is refused if ``check`` raises.
     """
 
     file: str
@@ -75,6 +76,7 @@ class ExportForm:
     check: Callable[[bool], object]
     failure: str
     limits: Callable[[bool], Iterable[str]] = lambda thorough: ()
+    is_required: bool = False
 
 
 @dataclass(frozen=True, slots=True)

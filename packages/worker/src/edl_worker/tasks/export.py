@@ -88,14 +88,17 @@ class Exporter:
 
         Args:
             traces: trace the model for serving, too, which takes as long as a step's trace.
+
+        Raises:
+            EdlError: it lacks a form that the user asks for.
         """
         warnings = []
         for form in self.steps.export_forms():
             try:
                 form.check(traces)
-            except EdlError:
-                raise
             except Exception as error:
+                if form.is_required:
+                    raise
                 warnings.append(self._missing_form_warning(form, error))
             else:
                 warnings += form.limits(traces)

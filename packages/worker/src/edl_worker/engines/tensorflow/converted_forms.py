@@ -54,6 +54,7 @@ def converted_forms(
             partial(_write, content),
             partial(_check, name, content),
             f"The trained model has no {file}, since it cannot be converted",
+            is_required=True,
         )
 
 
