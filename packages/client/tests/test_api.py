@@ -214,7 +214,7 @@ def test_signatures_and_types_are_those_of_the_table(verb: Verb, function: Any, 
     hints = get_type_hints(types)
     assert hints.keys() == {option.name for option in options_of(verb)}
     parameters = dict(inspect.signature(function).parameters)
-    assert parameters.pop("progress").annotation is bool
+    assert parameters.pop("progress").annotation == (bool | None)
     assert {name: item.annotation for name, item in parameters.items()} == hints
     for option in options_of(verb):
         required = parameters[option.name].default is inspect.Parameter.empty

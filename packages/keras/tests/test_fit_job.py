@@ -14,6 +14,7 @@ import pytest
 
 import elasticdl
 from edl.plugins.job_status import Failure, JobState, JobStatus
+from edl.plugins.jobs import NotebookDisplay
 from edl.plugins.options import Verb
 from edl_keras import fit_job
 from edl_keras.fit_job import FitJob
@@ -136,3 +137,47 @@ def test_ctrl_c_says_how_to_return(backend: StillBackend, monkeypatch: pytest.Mo
     with pytest.raises(KeyboardInterrupt) as caught:
         FitJob("j", make_model(), verbose=False).wait()
     assert "elasticdl.attach('j', model).wait() returns to it" in caught.value.__notes__[0]
+
+
+class Panels(NotebookDisplay):
+    """Collects what a notebook would show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[Any] = []
+
+    def update(self, status: JobStatus, rows: Any = ()) -> None:
+        self.rows.append(rows)
+
+
+def test_a_notebook_shows_a_panel_instead_of_lines(
+    backend: StillBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    panels: list[Panels] = []
+
+    def make_panel() -> Panels:
+        panels.append(Panels())
+        return panels[-1]
+
+    monkeypatch.setattr(fit_job, "in_notebook", lambda: True)
+    monkeypatch.setattr(fit_job, "NotebookDisplay", make_panel)
+    job = FitJob("j", make_model())
+    job.wait()
+    assert capsys.readouterr().out == "The job j trains; %edl dashboard j shows it.\n"
+    assert panels[0].rows[-1] == job.metrics()
+    FitJob("j", verbose=False).wait()
+    assert len(panels) == 1
+
+
+def test_a_handle_is_shown_as_its_job(
+    backend: StillBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = FitJob("j")._repr_mimebundle_()
+    assert "  loss, validation  3 █▁ 2" in shown["text/plain"].splitlines()
+    assert "<img" in shown["text/html"]
+
+    def fail(name: str, *, ask: bool = True) -> Any:
+        raise elasticdl.EdlError(1, "the job is gone")
+
+    monkeypatch.setattr(backend, "status", fail)
+    assert FitJob("j")._repr_mimebundle_() == {"text/plain": "<FitJob j>"}

@@ -64,15 +64,16 @@ sys.modules["edl"] = None
 import elasticdl
 heavy = [n for n in ("tensorflow", "grpc", "numpy", "google.protobuf") if n in sys.modules]
 assert not heavy, heavy
-try:
-    elasticdl.train
-except (AttributeError, ModuleNotFoundError) as error:
-    print(error)
+for use in (lambda: elasticdl.train, lambda: elasticdl.load_ipython_extension(None)):
+    try:
+        use()
+    except (AttributeError, ModuleNotFoundError) as error:
+        print(error)
 """
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=True
     )
-    assert "edl" in done.stdout
+    assert done.stdout.count("pip install edl-client") == 2
 
 
 def test_fit_says_which_package_it_needs() -> None:

@@ -23,6 +23,7 @@ from edl.core.problem import usage
 from edl.ports.job_backend import JobBackend
 from edl.render.build_display import PlainBuild, SilentBuild
 from edl.render.line_display import PlainDisplay, SilentDisplay
+from edl.render.notebook_display import NotebookDisplay, in_notebook
 from edl.use_cases.job_resumption import resume_job
 from edl.use_cases.job_submission import JobSubmitter, announcement
 from edl.use_cases.job_tracking import BackgroundTracking
@@ -34,14 +35,15 @@ __all__ = ["EdlError", "JobResult", "evaluate", "export", "predict", "resume", "
 
 
 @for_python
-def train(*, progress: bool = False, **options: Unpack[TrainOptions]) -> Any:
+def train(*, progress: bool | None = None, **options: Unpack[TrainOptions]) -> Any:
     """Train the model of a model file and write the trained model to ``output``.
 
     With ``model``, a Keras model or a function that returns one, and with ``dataset_fn``, it trains
     that model instead and returns a handle of the job (``edl_keras.train``).
 
     Args:
-        progress: write a line to stderr every few seconds.
+        progress: show it: in a notebook, where that is the default, and elsewhere as lines on
+            stderr.
         options: the options of ``edl train``; model_zoo, model_def, data and output are required.
 
     Returns:
@@ -73,11 +75,12 @@ def _train_object(options: dict[str, Any]) -> Any:
 
 
 @for_python
-def evaluate(*, progress: bool = False, **options: Unpack[EvaluateOptions]) -> JobResult:
+def evaluate(*, progress: bool | None = None, **options: Unpack[EvaluateOptions]) -> JobResult:
     """Measure a trained model on data; ``result.metrics`` has the values.
 
     Args:
-        progress: write a line to stderr every few seconds.
+        progress: show it: in a notebook, where that is the default, and elsewhere as lines on
+            stderr.
         options: the options of ``edl evaluate``; trained_model and data are required.
 
     Raises:
@@ -87,11 +90,12 @@ def evaluate(*, progress: bool = False, **options: Unpack[EvaluateOptions]) -> J
 
 
 @for_python
-def predict(*, progress: bool = False, **options: Unpack[PredictOptions]) -> JobResult:
+def predict(*, progress: bool | None = None, **options: Unpack[PredictOptions]) -> JobResult:
     """Predict with a trained model: one prediction per record, in order, in ``output``.
 
     Args:
-        progress: write a line to stderr every few seconds.
+        progress: show it: in a notebook, where that is the default, and elsewhere as lines on
+            stderr.
         options: the options of ``edl predict``; trained_model, data and output are required.
 
     Raises:
@@ -106,7 +110,7 @@ def resume(
     *,
     num_epochs: int | None = None,
     code: Literal["", "job", "new"] = "",
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> JobResult:
     """Continue a job that was stopped, has failed or was lost; a running one is only watched.
 
@@ -117,12 +121,13 @@ def resume(
             succeeded and keeps checkpoints is continued, too.
         code: if the model files have changed: continue with the code of the "job", or with the
             "new" files. By default, changed files are an error.
-        progress: write a line to stderr every few seconds.
+        progress: show it: in a notebook, where that is the default, and elsewhere as lines on
+            stderr.
 
     Raises:
         EdlError: there is no such job, it has succeeded before, or it did not succeed this time.
     """
-    display: JobDisplay = PlainDisplay() if progress else SilentDisplay()
+    display = _make_display(progress)
     with job_catalog() as catalog:
         backend = catalog.find(name)
         resume_job(backend, model_zoos(), name, display.say, num_epochs=num_epochs, code=code)
@@ -131,24 +136,26 @@ def resume(
 
 @for_python
 def export(
-    name: str, *, output: str = "", overwrite: bool = False, progress: bool = False
+    name: str, *, output: str = "", overwrite: bool = False, progress: bool | None = None
 ) -> JobResult:
     """Write the model of a job as it is in its newest snapshot; ``result.output`` has it.
 
     Args:
         output: folder to write; by default the output of the job.
         overwrite: replace a model that the same job has written there.
-        progress: write a line to stderr every few seconds.
+        progress: show it: in a notebook, where that is the default, and elsewhere as lines on
+            stderr.
 
     Raises:
         EdlError: there is no such job or snapshot, the output exists, or it cannot be written.
     """
-    display = PlainDisplay() if progress else SilentDisplay()
+    display = _make_display(progress)
     with job_catalog() as catalog:
         return _result(export_model(catalog, name, output, display, overwrite=overwrite))
 
 
-def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> JobResult:
+def _run(verb: Verb, options: Mapping[str, Any], progress: bool | None) -> JobResult:
+    progress = in_notebook() if progress is None else progress
     flags = {
         name: Given(value, f"{verb}({name}=...)")
         for name, value in options.items()
@@ -159,6 +166,12 @@ def _run(verb: Verb, options: Mapping[str, Any], progress: bool) -> JobResult:
         return _submit(submitter, verb, flags, progress)
 
 
+def _make_display(progress: bool | None) -> JobDisplay:
+    if in_notebook():
+        return SilentDisplay() if progress is False else NotebookDisplay()
+    return PlainDisplay() if progress else SilentDisplay()
+
+
 def _submit(
     submitter: JobSubmitter, verb: Verb, flags: Mapping[str, Given], progress: bool
 ) -> JobResult:
@@ -167,7 +180,7 @@ def _submit(
     if plan.job.dry_run:
         submitter.dry_run(plan)
         return JobResult(job=plan.job.name, state=JobState.NOT_STARTED.value)
-    display: JobDisplay = PlainDisplay() if progress else SilentDisplay()
+    display = _make_display(progress)
     for warning in plan.warnings:
         display.say(f"warning: {warning}")
     plan = submitter.provide_image(
@@ -193,8 +206,9 @@ def _watch(
     try:
         status = JobWatcher(backend, name, display, timeout_s).run()
     except KeyboardInterrupt as interrupt:
+        edl = "%edl" if in_notebook() else "edl"
         interrupt.add_note(
-            f"The job {name} continues; edl status {name} shows it, edl stop {name} ends it."
+            f"The job {name} continues; {edl} status {name} shows it, {edl} stop {name} ends it."
         )
         raise
     if tracking is not None:
@@ -223,7 +237,7 @@ def _signature(verb: Verb, types: type) -> inspect.Signature:
         )
         for option in options_of(verb)
     ]
-    progress = inspect.Parameter("progress", keyword, default=False, annotation=bool)
+    progress = inspect.Parameter("progress", keyword, default=None, annotation=bool | None)
     return inspect.Signature([*options, progress], return_annotation=JobResult)
 
 

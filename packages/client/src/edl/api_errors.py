@@ -74,10 +74,13 @@ def for_python(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        __tracebackhide__ = True  # IPython leaves such frames out
         try:
             return function(*args, **kwargs)
         except (EdlError, Problem) as error:
-            failed = _convert(error, kwargs)
+            failed: BaseException = _convert(error, kwargs)
+        except KeyboardInterrupt as interrupt:
+            failed = interrupt.with_traceback(None)
         raise failed  # outside of the except clause, so that there is no context
 
     return call
@@ -86,11 +89,20 @@ def for_python(function: Callable[P, R]) -> Callable[P, R]:
 def _convert(error: EdlError | Problem, given: dict[str, object]) -> EdlError:
     if isinstance(error, Problem):
         error = codec.error_of(error)
+    return as_python_error(error, lambda text: translate(text, given))
+
+
+def as_python_error(error: EdlError, translated: Callable[[str], str] = str) -> EdlError:
+    """Return an error as one of its class.
+
+    Args:
+        translated: makes texts for Python of those for the command line.
+    """
     kind = _CLASSES.get(present(error.code_name).exit_code, EdlError)
     return kind(
         cast(Codes.ValueType, ErrorCode[error.code_name]),
-        translate(error.what, given),
-        where=translate(error.where, given),
-        remedy=translate(error.remedy, given),
+        translated(error.what),
+        where=translated(error.where),
+        remedy=translated(error.remedy),
         detail=error.detail,
     )

@@ -138,6 +138,10 @@ def decode_status(message: job_pb2.JobStatus) -> JobStatus:
         dead_letters=tuple(map(_dead_letter, message.dead_letters)),
         servers=tuple(fields.decode(ParameterServerStatus, each) for each in message.servers),
         table_rows=dict(message.embedding_rows),
+        curves={
+            curve.name: tuple((point.step, point.value) for point in curve.points)
+            for curve in message.curves
+        },
         pending="",
     )
 

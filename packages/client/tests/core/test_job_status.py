@@ -132,6 +132,12 @@ def test_restarts_of_the_master_are_read() -> None:
     assert decode_status(job_pb2.JobStatus(master_restarts=2)).master_restarts == 2
 
 
+def test_curves_are_read() -> None:
+    points = [job_pb2.CurvePoint(step=1, at_s=9.0, value=0.5), job_pb2.CurvePoint(step=4, value=2)]
+    message = job_pb2.JobStatus(curves=[job_pb2.Curve(name="loss", points=points)])
+    assert decode_status(message).curves == {"loss": ((1, 0.5), (4, 2.0))}
+
+
 def test_the_pace_leaves_out_start_and_end() -> None:
     assert overall_rate(RUNNING) == pytest.approx(1230.0)
     assert overall_rate(change(mean_records_per_s=2000.0)) == 2000.0

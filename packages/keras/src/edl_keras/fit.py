@@ -117,6 +117,7 @@ def _job_options(plan: FitPlan, folder: Path) -> dict[str, Any]:
         "shuffle": plan.shuffle,
         "name": plan.job,
         "detach": True,
+        "progress": False,  # the handle shows it
     }
     if plan.validation is not None:
         options["validation_data"] = folder / "validation.recordio"

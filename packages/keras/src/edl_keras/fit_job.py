@@ -15,7 +15,16 @@ import keras
 from edl.plugins.backends import JobBackend
 from edl.plugins.errors import EdlError, ErrorCode, error_of, for_python
 from edl.plugins.job_status import JobState, JobStatus
-from edl.plugins.jobs import JobWatcher, SilentDisplay, api, change, job_catalog
+from edl.plugins.jobs import (
+    JobWatcher,
+    NotebookDisplay,
+    SilentDisplay,
+    api,
+    change,
+    in_notebook,
+    job_catalog,
+    panel,
+)
 from edl.plugins.submissions import WorkerRange
 from edl_keras.callbacks import Callback, LocalCallbacks
 from edl_keras.errors import wrong_model
@@ -70,12 +79,24 @@ class FitJob:
         self.name = name
         self._model = model
         self._callbacks = callbacks
+        self._is_verbose = verbose
         self._show = print if verbose else _ignore
         self._is_loaded = False
         self._epochs = epochs
 
     def __repr__(self) -> str:
         return f"<FitJob {self.name}>"
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """Return what a notebook shows of a handle: the job as it is now."""
+        try:
+            with self._backend() as backend:
+                display = self._display(backend, _ignore, ())
+                status = backend.status(self.name).status
+                display.update(status)
+                return panel(status, display.rows)
+        except EdlError:
+            return {"text/plain": repr(self)}
 
     @for_python
     def progress(self) -> dict[str, Any]:
@@ -158,8 +179,9 @@ class FitJob:
         """
         model = self._model if self._model is not None else keras.Sequential()
         with self._backend() as backend:
-            self._show(f"The job {self.name} trains; edl dashboard {self.name} shows it.")
-            display = self._display(backend, self._show, self._callbacks)
+            self._show(f"The job {self.name} trains; {_edl()} dashboard {self.name} shows it.")
+            live = NotebookDisplay() if self._is_verbose and in_notebook() else None
+            display = self._display(backend, self._show, self._callbacks, live)
             try:
                 status = JobWatcher(backend, self.name, display).run()
             except KeyboardInterrupt as interrupt:
@@ -178,9 +200,10 @@ class FitJob:
     @property
     def _steps(self) -> str:
         """The sentence about what a person can do with the job, which runs."""
+        edl = _edl()
         return (
             f"elasticdl.attach({self.name!r}, model).wait() returns to it and gives the model its"
-            f" weights; edl stop {self.name} ends it."
+            f" weights; {edl} status {self.name} shows it, {edl} stop {self.name} ends it."
         )
 
     @contextmanager
@@ -189,12 +212,16 @@ class FitJob:
             yield catalog.find(self.name)
 
     def _display(
-        self, backend: JobBackend, show: Any, callbacks: Sequence[Callback]
+        self,
+        backend: JobBackend,
+        show: Any,
+        callbacks: Sequence[Callback],
+        live: NotebookDisplay | None = None,
     ) -> EpochDisplay:
         epochs = self._epochs or backend.status(self.name, ask=False).status.num_epochs
         model = self._model if self._model is not None else keras.Sequential()
         return EpochDisplay(
-            backend.logs, self.name, epochs, LocalCallbacks(callbacks, model, epochs), show
+            backend.logs, self.name, epochs, LocalCallbacks(callbacks, model, epochs), show, live
         )
 
     def _load(self, status: JobStatus) -> None:
@@ -242,6 +269,11 @@ def attach(name: str, model: keras.Model | None = None) -> FitJob:
     with job_catalog() as catalog:
         catalog.find(name)
     return FitJob(name, model)
+
+
+def _edl() -> str:
+    """Return how a person runs the command here."""
+    return "%edl" if in_notebook() else "edl"
 
 
 def _ignore(text: str) -> None:

@@ -11,6 +11,7 @@ import keras
 
 from edl.plugins.backends import JobLogs
 from edl.plugins.job_status import JobEvent, JobStatus, LogChoice
+from edl.plugins.jobs import NotebookDisplay
 from edl_keras.callbacks import LocalCallbacks
 from edl_keras.model_file import REPORT
 
@@ -25,6 +26,7 @@ class EpochDisplay:
         epochs: how many there are to be.
         callbacks: get the values of each epoch.
         show: takes a line about each epoch.
+        panel: in a notebook, shows the job instead of these lines.
     """
 
     def __init__(
@@ -34,11 +36,13 @@ class EpochDisplay:
         epochs: int,
         callbacks: LocalCallbacks,
         show: Callable[[str], object],
+        panel: NotebookDisplay | None = None,
     ) -> None:
         self._logs = logs(job, LogChoice("worker"))
         self._epochs = epochs
         self._callbacks = callbacks
         self._show = show
+        self._panel = panel
         self._since_s = time.monotonic()
         self._found: dict[int, Logs] = {}
         callbacks.begin()
@@ -48,6 +52,8 @@ class EpochDisplay:
         for line in self._logs.poll(final=status.state.is_over):
             if line.text.startswith(REPORT):
                 self._take(json.loads(line.text.removeprefix(REPORT)))
+        if self._panel is not None:
+            self._panel.update(status, self.rows)
 
     def show_event(self, event: JobEvent) -> None:
         """Show warnings of the job; not of what the trained model lacks besides its weights."""
@@ -89,8 +95,9 @@ class EpochDisplay:
         if not is_new:
             return
         now = time.monotonic()
-        shown = " - ".join(f"{name}: {value:.4g}" for name, value in logs.items())
-        self._show(f"Epoch {epoch + 1}/{self._epochs} - {now - self._since_s:.0f}s - {shown}")
+        if self._panel is None:
+            shown = " - ".join(f"{name}: {value:.4g}" for name, value in logs.items())
+            self._show(f"Epoch {epoch + 1}/{self._epochs} - {now - self._since_s:.0f}s - {shown}")
         self._since_s = now
         self._callbacks.end_epoch(epoch, logs)
 

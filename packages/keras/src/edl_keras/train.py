@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from edl.plugins.errors import usage
-from edl.plugins.jobs import api
+from edl.plugins.jobs import api, in_notebook
 from edl.plugins.submissions import names
 from edl_keras.callbacks import sort_callbacks
 from edl_keras.errors import check_platform, kind_of, wrong_model
@@ -21,7 +21,13 @@ _COMPILE = ("optimizer", "loss", "metrics", "loss_weights", "weighted_metrics")
 
 
 def train_model(
-    model: Any, *, dataset_fn: Any = None, callbacks: Any = None, wait: bool = True, **options: Any
+    model: Any,
+    *,
+    dataset_fn: Any = None,
+    callbacks: Any = None,
+    wait: bool = True,
+    progress: bool | None = None,
+    **options: Any,
 ) -> FitJob:
     """Train a model with files of records, and return the handle of the job.
 
@@ -30,6 +36,7 @@ def train_model(
             function that returns one.
         dataset_fn: turns the records into features and labels, as in a model file.
         wait: until the job is over; the model then has the trained weights.
+        progress: show it; by default only in a notebook.
         options: of ``elasticdl.train``, and of ``compile``.
 
     Raises:
@@ -55,6 +62,7 @@ def train_model(
     job = options.pop("name", None) or names.generate(model.name, secrets.token_hex(2))
     shares_files = options.get("platform") in (None, "processes")
     found = sort_callbacks(callbacks, shares_files=shares_files)
+    verbose = in_notebook() if progress is None else progress
     with submission(job) as folder:
         values = {"training_metrics": None}
         write_zoo(folder / "zoo", model, None, dataset_fn, found.in_job, values)
@@ -69,9 +77,9 @@ def train_model(
                 "init_from": find_weights(folder),
                 "name": job,
                 "detach": True,
+                "progress": verbose and not in_notebook(),
             }
         )
-    verbose = bool(options.get("progress"))
     handle = FitJob(job, model, callbacks=found.here, verbose=verbose)
     if wait:
         handle.wait()

@@ -2,8 +2,8 @@
 
 ``Mode`` and ``ElasticDLSpec`` are for model files. All else is the Python API: ``train``,
 ``evaluate``, ``predict``, ``resume``, ``export``, ``convert_data``, ``load_data``, ``fit``, ``job``
-and ``attach``. It belongs to the client and what plugs into it, and is imported on first use, so
-that the image of a worker needs neither.
+and ``attach``, and the magics of ``%load_ext elasticdl``. It belongs to the client and what plugs
+into it, and is imported on first use, so that the image of a worker needs neither.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ _LAZY_NAMES = {
     "attach": "edl_keras.fit_job",
     "fit": "edl_keras.fit",
     "job": "edl_keras.job",
+    "load_magics": "edl.notebook",
     "EdlError": "edl_proto.errors",
     "DataError": "edl.api_errors",
     "ErrorCode": "edl.api_errors",
@@ -75,10 +76,19 @@ def __getattr__(name: str) -> Any:
                 f"elasticdl.{name} needs edl-keras, which is not installed here: "
                 "pip install edl-keras"
             ) from error
-        if error.name not in ("edl", "edl.api", "edl.api_errors", "edl.data_api"):
+        if error.name not in ("edl", *_LAZY_NAMES.values()):
             raise
         raise AttributeError(
             f"elasticdl.{name} needs the client, which is not installed here: "
             "pip install edl-client"
         ) from error
     return getattr(module, name)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Add ``%edl``, ``%%edl`` and ``%%edl_sql`` to IPython, which calls this for ``%load_ext``.
+
+    Raises:
+        AttributeError: the client is not installed.
+    """
+    __getattr__("load_magics")(shell)

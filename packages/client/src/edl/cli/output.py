@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, TypeAlias
 
 import click
 
@@ -25,6 +26,11 @@ output_option = option(
 name_argument = argument("name", metavar="NAME", help="Name of a job.", shell_complete=job_names)
 quiet_option = option("--quiet", "-q", is_flag=True, help="Print no messages except errors.")
 no_input_option = option("--no-input", is_flag=True, help="Fail instead of asking for input.")
+
+Receiver: TypeAlias = Callable[[Any, Sequence[str]], None]
+"""Takes a result as a value, and as lines for people."""
+
+_receiver: ContextVar[Receiver | None] = ContextVar("receiver of results", default=None)
 
 
 @contextmanager
@@ -49,6 +55,16 @@ def errors_as_output(
         raise
 
 
+@contextmanager
+def results_to(receive: Receiver) -> Iterator[None]:
+    """Give results for people to a function, within the context, instead of printing them."""
+    token = _receiver.set(receive)
+    try:
+        yield
+    finally:
+        _receiver.reset(token)
+
+
 def print_result(
     value: Any, form: Format | None, lines: Sequence[str], names: Sequence[str] = ()
 ) -> None:
@@ -66,5 +82,8 @@ def print_result(
             for name in names:
                 terminal.result(name)
         case Format.WIDE | None:
+            if (receive := _receiver.get()) is not None:
+                receive(value, lines)
+                return
             for line in lines:
                 terminal.result(line)

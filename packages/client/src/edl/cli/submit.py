@@ -30,8 +30,7 @@ from edl.core.options import Given, Verb, options_of
 from edl.ports.experiment_tracker import ExperimentTracker
 from edl.ports.job_backend import JobBackend, silent
 from edl.ports.model_files import Verdict
-from edl.render import build_display, line_display, terminal
-from edl.render.errors import show
+from edl.render import build_display, line_display, notebook_display, terminal
 from edl.render.job_text import outcome, return_commands, summary
 from edl.render.output_format import Format, dump
 from edl.use_cases.image_build import BuildDisplay
@@ -206,15 +205,16 @@ def _sleep_interruptibly(seconds: float) -> None:
 
 def make_notice(name: str) -> str:
     """Return what to print when the command ends before the job does."""
-    return "\n".join(
-        (f"The job {name} continues without this command. To come back:", *return_commands(name))
-    )
+    notebook = notebook_display.in_notebook()
+    what = "cell" if notebook else "command"
+    commands = return_commands(name, in_notebook=notebook)
+    return "\n".join((f"The job {name} continues without this {what}. To come back:", *commands))
 
 
 def finish(
     backend: JobBackend, status: JobStatus, form: Format | None, *, quiet: bool, keep_page_s: float
 ) -> None:
-    """Print the result of a job; exit with the code of its failure unless it succeeded."""
+    """Print the result of a job, and raise its failure unless it succeeded."""
     if not quiet:
         link = backend.status(status.job, ask=False).page_link() if keep_page_s > 0 else ""
         terminal.message("\n".join(summary(status, keep_page_s, link)))
@@ -223,13 +223,15 @@ def finish(
     lines = [f"{name:<{width}}  {value}" for name, value in rows]
     print_result(of_status(status).to_dict(), form, lines, [status.job])
     if status.failure is not None:
-        raise click.exceptions.Exit(show(codec.error_of(status.failure)))
+        raise codec.error_of(status.failure)
 
 
 def make_display(quiet: bool) -> JobDisplay:
     """Return the display of a job that suits the options and the terminal."""
     if quiet:
         return line_display.SilentDisplay()
+    if notebook_display.in_notebook():
+        return notebook_display.NotebookDisplay()
     if terminal.may_animate(sys.stderr):
         from edl.render.live_display import LiveDisplay  # with rich
 
@@ -255,5 +257,6 @@ def print_detached(
     """Print how to come back to a job that continues without the command."""
     result = replace(of_status(catalog.recorded_status(name).status), dashboard_url=dashboard_url)
     if not quiet:
-        terminal.message("\n".join(return_commands(name)))
+        notebook = notebook_display.in_notebook()
+        terminal.message("\n".join(return_commands(name, in_notebook=notebook)))
     print_result(result.to_dict(), form, [name], [name])

@@ -161,6 +161,8 @@ class JobStatus:
     """That callbacks, edl set or --set have set; None: as the optimizer says."""
     strategy: str = ""
     """Of training, as ``--strategy`` names it; empty in other jobs."""
+    curves: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
+    """Step and value of the loss and the metrics, by name; thinned out to some hundreds."""
 
     @property
     def fraction(self) -> float:

@@ -14,6 +14,7 @@ from edl.core.model_file import (
     takes_parameter,
 )
 from edl.render.line_display import SilentDisplay
+from edl.render.notebook_display import NotebookDisplay, in_notebook, panel
 from edl.use_cases.job_catalog import JobCatalog
 from edl.use_cases.job_submission import JobSubmitter
 from edl.use_cases.job_watcher import JobDisplay, JobWatcher, change
@@ -23,17 +24,20 @@ __all__ = [
     "JobDisplay",
     "JobSubmitter",
     "JobWatcher",
+    "NotebookDisplay",
     "SilentDisplay",
     "api",
     "candidates",
     "change",
     "definitions",
+    "in_notebook",
     "job_catalog",
     "job_submitter",
     "learns_label",
     "learns_whole_epochs",
     "model_zoo",
     "open_in_browser",
+    "panel",
     "parameters_of",
     "source_of",
     "takes_parameter",

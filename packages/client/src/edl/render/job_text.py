@@ -381,11 +381,14 @@ def _waits(role: str, pending: Iterable[tuple[str, int]]) -> list[str]:
     return lines
 
 
-def return_commands(name: str) -> list[str]:
+def return_commands(name: str, *, in_notebook: bool = False) -> list[str]:
     """Return the commands for a job that continues without this command."""
+    edl = "%edl" if in_notebook else "edl"
+    attach = [f"  elasticdl.attach({name!r}).wait()    show it here again"] if in_notebook else []
     return [
-        f"  edl status {name}     show its progress",
-        f"  edl logs -f {name}    show its logs",
-        f"  edl wait {name}       wait for its end",
-        f"  edl stop {name}       stop it",
+        *attach,
+        f"  {edl} status {name}     show its progress",
+        f"  {edl} logs -f {name}    show its logs",
+        f"  {edl} wait {name}       wait for its end",
+        f"  {edl} stop {name}       stop it",
     ]

@@ -34,6 +34,7 @@ edl sql --db sqlite:///shop.db
 @option(
     "database",
     "--db",
+    "--datasource",
     required=True,
     metavar="URL",
     help="Database: postgresql://…, mysql://…, sqlite:///file, duckdb:///file.",
