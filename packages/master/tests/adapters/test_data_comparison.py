@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import fsspec
 import pytest
 
 import recordio
@@ -161,3 +162,22 @@ def test_only_numbers_of_labels_are_taken_from_their_file(tmp_path: Path) -> Non
     assert read_class_numbers(record) == ()
     (tmp_path / "split" / "test" / "a.labels.json").write_text('{"c": 2}')
     assert read_class_numbers(record) == (("c", 2),)
+
+
+@pytest.mark.parametrize(
+    ("record", "labels"),
+    [
+        ("data/part-00000.recordio", "data/labels.json"),
+        ("split/train/part-00001.recordio", "split/labels.json"),
+        ("one.recordio", "one.labels.json"),
+    ],
+)
+def test_numbers_of_labels_of_objects_lie_next_to_them_in_the_store(
+    record: str, labels: str, tmp_path: Path
+) -> None:
+    root = f"memory://{tmp_path.name}"
+    system, _ = fsspec.core.url_to_fs(root)
+    system.pipe_file(f"{root}/{labels}", b'{"b": 1, "a": 0}')
+    assert read_class_numbers(f"{root}/{record}") == (("a", 0), ("b", 1))
+    assert read_class_numbers(f"{root}/elsewhere/{record}") == ()
+    assert read_class_numbers("nowhere://bucket/a.recordio") == ()
