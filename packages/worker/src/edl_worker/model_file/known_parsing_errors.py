@@ -161,6 +161,12 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "is loaded: vocabulary=[...], or layer.adapt(texts) at module level.",
     ),
     (
+        r"(?s)^[^;]*[,\x00-\x1f\ufffd][^;]*; No such file or directory",
+        "the records are taken for the names of files",
+        "The dataset that the function gets has the records of --data already: leave "
+        "TextLineDataset and TFRecordDataset out, and write dataset.map(parse).",
+    ),
+    (
         r"no attribute '_datatype_enum'",
         "a layer would create its variables in the function, anew for each task",
         "Create and build the layer at the top of the file: adapt it there, or call it once with a "

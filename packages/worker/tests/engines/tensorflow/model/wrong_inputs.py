@@ -279,6 +279,12 @@ CASES = [
     ("parse", PARSE.replace("([2], tf.float32)", "([2], tf.int32)"), "tf.int64, tf.float32"),
     ("parse", PARSE.replace("([2], tf.float32)", "([], tf.float32)"), "is one value"),
     ("parse", PARSE.replace('["x"][0]', '["x"][5]'), "Indexes begin with 0"),
+    ("more", 'metrics = ["presicion"]', "Did you mean precision?"),
+    (
+        "parse",
+        PARSE.replace("return dataset.", "return tf.data.TFRecordDataset(dataset)."),
+        "leave TextLineDataset and TFRecordDataset out",
+    ),
     ("parse", PARSE.replace('["x"][0]', '["X"][0]'), "Did you mean x? r has x."),
     (
         "parse",

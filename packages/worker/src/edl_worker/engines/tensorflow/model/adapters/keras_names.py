@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keras
@@ -37,7 +39,15 @@ def suggest_name(role: Role, name: str) -> str | None:
     ]
     if role == "optimizer" and not is_camel:
         names = [each.lower() for each in names]
+    if role == "eval_metrics_fn" and not is_camel:
+        classes = [each for each in dir(module) if each[0].isupper()]
+        names += filter(partial(is_known_to_keras, role), map(_in_snake_case, classes))
     return did_you_mean(name, [*short, *names])
+
+
+def _in_snake_case(name: str) -> str:
+    """Return the name of a class as Keras takes it in a text: ``true_positives``, ``auc``."""
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
 
 
 def is_known_to_keras(role: Role, name: str) -> bool:
@@ -49,6 +59,6 @@ def is_known_to_keras(role: Role, name: str) -> bool:
         return True
     try:
         _FINDERS[role](name)
-    except ValueError:
+    except (ValueError, TypeError):  # TypeError: its class needs arguments
         return False
     return True
