@@ -116,3 +116,11 @@ def test_a_file_of_a_store_that_this_machine_cannot_read_is_left_to_the_master(
     monkeypatch.setattr(data_files, "readable_size", lambda file, option: 8)
     monkeypatch.setattr(data_files, "sniff", sniff_here)
     data_files.check([table, stored], "", "--data")
+
+
+def test_a_trained_model_is_no_data(tmp_path: Path) -> None:
+    (tmp_path / "trained_model.pb").write_bytes(b"")
+    (tmp_path / "data.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(EdlError, match="--data names a trained model") as caught:
+        data_files.check([str(tmp_path)], "", "--data")
+    assert "--init-from" in caught.value.remedy

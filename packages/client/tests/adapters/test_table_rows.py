@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,22 @@ def test_what_is_too_large_is_left_to_the_job(
 ) -> None:
     monkeypatch.setattr(table_rows, "_MAX_BYTES", 3)
     table_rows.check([write(tmp_path / "t.csv", "a,b\n1,2,3\n")], "", "--data")
+
+
+@pytest.mark.parametrize("row", [",,", " , ,"])
+def test_a_row_without_any_value_is_refused_but_for_predictions(tmp_path: Path, row: str) -> None:
+    file = write(tmp_path / "t.csv", f"a,b,c\n1,,\n{row}\n")
+    with pytest.raises(EdlError, match="the row has no value") as caught:
+        table_rows.check([file], "", "--data")
+    assert caught.value.where == f"{file}:3"
+    table_rows.check([file], "", "--data", may_be_empty=True)
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.csv"])
+def test_rows_of_a_table_that_is_gzip(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(b"a,b\n1,2\n"))
+    table_rows.check([str(path)], "", "--data")
+    path.write_bytes(gzip.compress(b"a,b\n1,2\n3\n"))
+    with pytest.raises(EdlError, match="the row has 1 cells"):
+        table_rows.check([str(path)], "", "--data")

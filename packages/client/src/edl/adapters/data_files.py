@@ -18,6 +18,7 @@ from edl.core.locations import scheme
 from edl.core.problem import Problem
 from edl.core.suggestions import did_you_mean
 from edl_proto.errors import EdlError, ErrorCode
+from edl_runtime.model.trained_model import TRAINED_MODEL
 from edl_runtime.public_settings import without_passwords
 from recordio.formats.csvfile import is_json
 from recordio.formats.detection import named_format, sniff
@@ -60,6 +61,7 @@ def check(patterns: Iterable[str], form: str, option: str) -> None:
     """
     kinds: dict[str, str] = {}
     for pattern in patterns:
+        _refuse_model(pattern, option)
         files = expand(pattern, option)
         sizes = [readable_size(file, option) for file in files]
         if not any(sizes):
@@ -83,6 +85,18 @@ def check(patterns: Iterable[str], form: str, option: str) -> None:
             where=f"{table} and {kinds[other]}",
             remedy="Name files of one kind: a pattern such as 'data/*.csv', or "
             f"edl data convert {shlex.quote(table)} --to data",
+        )
+
+
+def _refuse_model(place: str, option: str) -> None:
+    """Refuse the folder of a trained model of this machine, whose files are no data."""
+    if not scheme(place) and os.path.isfile(os.path.join(place, TRAINED_MODEL)):
+        raise EdlError(
+            ErrorCode.DATA_UNREADABLE,
+            f"{option} names a trained model, and not data",
+            where=place,
+            remedy=f"Name files of records: {option} 'data/*.recordio'; a model goes to "
+            "--trained-model or --init-from.",
         )
 
 

@@ -301,14 +301,17 @@ def find_key(error: BaseException, message: str) -> str | None:
     """Return which keys the dictionary has that lacks one."""
     if not isinstance(error, KeyError):
         return None
-    key = message.strip("'\"")
+    told = re.search(r"the record has no feature '(.*?)'; it has", message)
+    key = told.group(1) if told else message.strip("'\"")
     for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
         for name, value in frame.f_locals.items():
             if not isinstance(value, dict) or key in value or not 0 < len(value) <= _MAX_KEYS:
                 continue
             if name.startswith("_") or not all(isinstance(each, str) for each in value):
                 continue
-            near = did_you_mean(key, list(value))
+            near = did_you_mean(key.strip(), list(value))
+            if told:  # which has said what the record has
+                return near or "Name a column or feature that the record has."
             return f"{near or ''} {name} has {', '.join(value)}.".lstrip()
     return None
 

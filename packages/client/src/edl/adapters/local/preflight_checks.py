@@ -89,7 +89,8 @@ def check_data(job: Submission) -> None:
     if job.validation_data:
         data_files.check(job.validation_data, job.data_format, "--validation-data")
         table_rows.check(job.validation_data, job.data_format, "--validation-data")
-    table_rows.check(job.data, job.data_format, "--data")
+    predicts = job.verb is Verb.PREDICT
+    table_rows.check(job.data, job.data_format, "--data", may_be_empty=predicts)
     data_columns.check(job)
 
 

@@ -52,6 +52,7 @@ def find(loss: Any, labels: Any, units: int, activation: str | None) -> tuple[An
         (BINARY, BINARY_LABELS, 1, "tanh", "activation tanh", '"sigmoid"'),
         ("mse", BINARY_LABELS, 1, "softmax", "always 1", "no activation"),
         (BINARY, [[0], [2], [1], [1]], 1, "sigmoid", "a label is 2", "SparseCategorical"),
+        (BINARY, [[0], [100], [100], [0]], 1, "sigmoid", "a label is 100", "label / 100"),
         (BINARY, [[-1], [1], [1], [1]], 1, "sigmoid", "a label is -1", '"hinge"'),
         ("mse", NUMBERS, 3, None, "labels (n,), outputs (n, 3)", "SparseCategorical"),
         ("categorical_hinge", NUMBERS, 3, None, "labels (n,), outputs (n, 3)", "SparseCategorical"),
@@ -65,6 +66,10 @@ def find(loss: Any, labels: Any, units: int, activation: str | None) -> tuple[An
         ),
         ("mae", PRICES, 1, "tanh", "of tanh are -1 to 1", "labels from -1 to 1"),
         ("mse", [-5.0, -3.0, -2.0, 1.0], 1, "relu", "0 and more", "labels from 0 on"),
+        (
+            keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=10),
+            *(ONE_HOT, 3, None, "label_smoothing is 10", "label_smoothing=0.1."),
+        ),
         ("kl_divergence", ONE_HOT, 3, None, "takes probabilities", 'activation="softmax".'),
         ("kl_divergence", [[1, 2, 1]] * 4, 3, "softmax", "a label is 2", "reduce_sum"),
         ("poisson", NUMBERS, 1, None, "the last layer has no activation", '"softplus"'),

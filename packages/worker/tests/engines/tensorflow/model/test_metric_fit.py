@@ -59,3 +59,13 @@ def test_accuracy_of_equal_values_is_refused_for_probabilities(activation: str |
     error, _ = find(METRICS.Accuracy(), activation)
     assert 'use "accuracy"' in error.remedy
     assert error.where == "m.py:3, metrics"
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_an_overlap_of_classes_takes_their_numbers(*, sparse: bool) -> None:
+    metrics = MetricDefinitions(
+        {"iou": METRICS.MeanIoU(num_classes=3, sparse_y_pred=sparse)}, dict, (), place="m.py:3"
+    )
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    error = find_metric_misfit(metrics, model, tf.constant([0, 1]), tf.TensorSpec((2, 3)))
+    assert (error is not None and "sparse_y_pred=False" in error.remedy) is sparse

@@ -106,6 +106,13 @@ def _refuse_shapes(name: str, values: Mapping[str, Any]) -> tuple[str, str, str]
 
 def _refuse(part: LossPart) -> tuple[str, str] | None:
     """Return what is wrong and what to do; None if the loss may be meant."""
+    if not 0 <= part.smoothing <= 1:
+        return (
+            f"label_smoothing is {part.smoothing:g}, and it is a share from 0 to 1",
+            f"Write label_smoothing={part.smoothing / 100:g}."
+            if 1 < part.smoothing <= 50
+            else "Write label_smoothing=0.1.",
+        )
     if not part.shape or part.labels.size == 0:
         return None
     if part.loss == SPARSE:
@@ -208,6 +215,8 @@ def _refuse_binary(part: LossPart) -> tuple[str, str] | None:
         label = _first(wrong, part.labels)
         if set(np.unique(part.labels)) <= {-1.0, 1.0}:
             remedy = 'Yield 0 and 1: (label + 1) / 2; or use loss = "hinge".'
+        elif {0.0} < set(np.unique(part.labels)) and len(np.unique(part.labels)) == 2:
+            remedy = f"Yield 0 and 1: label / {part.labels[part.labels != 0].flat[0]:g}."
         elif part.are_whole:
             remedy = (
                 "For more than two classes use keras.losses.SparseCategoricalCrossentropy(), and "

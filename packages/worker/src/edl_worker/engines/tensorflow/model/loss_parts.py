@@ -37,6 +37,7 @@ class LossPart:
         shape: of the output, without the dimension of the examples.
         activation: of the layer that makes the output; empty if it is not known.
         ignored: a class that the loss leaves out; None if there is none.
+        smoothing: the share of each label that goes to the other classes.
     """
 
     loss: str
@@ -45,6 +46,7 @@ class LossPart:
     shape: tuple[int | None, ...]
     activation: str = ""
     ignored: int | None = None
+    smoothing: float = 0.0
 
     @property
     def label_shape(self) -> tuple[int, ...]:
@@ -138,6 +140,7 @@ def _make_part(loss: Any, labels: Any, output: Any, activation: str) -> Iterator
             tuple(output.shape[1:]),
             activation,
             settings.get("ignore_class"),
+            float(settings.get("label_smoothing") or 0.0),
         )
 
 

@@ -36,7 +36,10 @@ def find_metric_misfit(
     if shapes is None:
         return None
     label, output = shapes
-    for name in map(_name_of, _list_metrics(metrics)):
+    for metric in _list_metrics(metrics):
+        name = _name_of(metric)
+        if getattr(metric, "sparse_y_pred", True) is False:  # it takes one number per class
+            continue
         remedy = _remedy(name, label, output, _activation_of(model))
         if remedy:
             return EdlError(
@@ -112,6 +115,12 @@ def _remedy(name: str, label: tuple[Any, ...], output: tuple[Any, ...], activati
         return ""
     has_numbers, has_one_hot = label in (output[:-1], (*output[:-1], 1)), label == output
     plain = _plain(name)
+    if name == "MeanIoU" and has_numbers:
+        return (
+            "MeanIoU takes the numbers of classes as outputs, too: write "
+            f"MeanIoU(num_classes={output[-1]}, sparse_y_pred=False), which takes one number per "
+            "class."
+        )
     if plain in _OF_NUMBERS and has_one_hot:
         return 'Use "accuracy" or CategoricalAccuracy: the labels have one number per class.'
     if plain in _OF_ONE_HOT and has_numbers:
