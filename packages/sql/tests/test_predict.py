@@ -114,3 +114,39 @@ def test_a_new_table_goes_with_a_job_that_fails(sql: Call, monkeypatch: pytest.M
     done = sql("-e", "SELECT role FROM people PREDICT results.p USING wages", code=70)
     assert "the job failed" in done.err
     assert execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'results'") == [(0,)]
+
+
+def test_predictions_replace_a_label_but_nothing_that_the_model_predicts_from(sql: Call) -> None:
+    told = sql("-e", "SELECT * FROM people PREDICT people.Role USING wages", code=2).err
+    assert "the model wages predicts from role, which the predictions would replace" in told
+    # The label is an integer, and the predictions are floats.
+    statement = "SELECT role, id AS wage FROM people PREDICT results.wage USING wages"
+    expected = [("boss", 4.0), ("clerk", 5.0)]
+    for _ in range(2):  # the second time, its values are no longer those of the SELECT
+        sql("-e", statement)
+        assert execute("SELECT role, wage FROM results ORDER BY role") == expected
+
+
+def test_numbers_are_floats_if_they_were_in_the_training(
+    sql: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = {"statement": "SELECT …", "label": "y", "classes": [], "is_classifier": False}
+    about |= {"texts": {"wage": False}, "floats": ["wage"]}
+    Path("models/wages/statement.json").write_text(json.dumps(about))
+    kinds = []
+
+    def predict(*, data: Sequence[str], output: str, **_: object) -> None:
+        with recordio.Writer(output) as writer:
+            source = recordio.open_source(recordio.expand(data[0])[0])
+            for record in source.read(0, source.count()):
+                features = recordio.example.decode(record)
+                kinds.append(features["wage"].dtype.kind)
+                features = {"id": features["id"], "prediction": 1.0}
+                writer.write(recordio.example.encode(features))
+
+    monkeypatch.setattr("edl.api.predict", predict)
+    sql("-e", "SELECT id, CAST(wage AS INT) AS wage FROM people PREDICT people.p USING wages")
+    assert kinds == ["f", "f"]
+    Path("models/wages/statement.json").write_text(json.dumps({**about, "floats": []}))
+    told = sql("-e", "SELECT * FROM people PREDICT people.p USING wages", code=2).err
+    assert "the column wage has floats; the model was trained with integers" in told

@@ -23,6 +23,7 @@ def convert_data(  # noqa: PLR0913  (the parameters are the public interface)
     label: str = "",
     classes: Sequence[str] = (),
     keys: Sequence[str] = (),
+    floats: Sequence[str] = (),
     password_file: str = "",
     layout: FileLayout | None = None,
 ) -> ConversionResult:
@@ -38,6 +39,7 @@ def convert_data(  # noqa: PLR0913  (the parameters are the public interface)
             that there are, in alphabetical order.
         keys: columns of a query that identify rows: a number of theirs that a record cannot hold
             exactly is an error.
+        floats: columns of a query that become floats also if they hold integers only.
         password_file: file whose first line is the database's password.
         layout: how records are laid out in files; by default one file.
 
@@ -62,7 +64,13 @@ def convert_data(  # noqa: PLR0913  (the parameters are the public interface)
     layout = layout or FileLayout(compression=Compression.SNAPPY)
     try:
         place = check_layout(output, layout)
-        options = ConversionOptions(tuple(columns), label, classes=tuple(classes), keys=tuple(keys))
+        options = ConversionOptions(
+            tuple(columns),
+            label,
+            classes=tuple(classes),
+            keys=tuple(keys),
+            floats=tuple(floats),
+        )
         with open_origin(origin, options) as records:
             return write(records, place, layout, lambda _: None)
     except Problem as problem:

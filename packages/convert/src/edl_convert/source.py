@@ -26,6 +26,8 @@ class ConversionOptions:
     """The numbers of the label's texts; by default in alphabetical order."""
     keys: tuple[str, ...] = ()
     """Columns that identify rows, for queries: a record must hold their values exactly."""
+    floats: tuple[str, ...] = ()
+    """Columns that become floats also if they hold integers only, for queries."""
 
 
 class ExampleSource(Protocol):

@@ -9,7 +9,7 @@ from edl.plugins.jobs import api
 from edl.plugins.options import Verb
 from edl.plugins.texts import plural
 from edl_sql.databases.retries import retry_while_unreachable
-from edl_sql.language.selection import check_known, check_types
+from edl_sql.language.selection import check_known, check_types, learned_floats
 from edl_sql.language.statements import Evaluate
 from edl_sql.statement_checks import check_metrics, mark_errors, source_of_trained, with_keras_names
 from edl_sql.statement_context import StatementContext
@@ -45,8 +45,14 @@ def evaluate(context: StatementContext, statement: Evaluate) -> dict[str, Any]:
             context.database.check_writable("Leave INTO out: the result is printed.")
             check_insertable(context.database, statement.into, _EVERY_RESULT)
     with context.folder() as folder:
-        rows = context.convert(folder, statement.select, label=label, classes=about["classes"])
-        check_types(about["texts"], rows.schema or {}, at)
+        rows = context.convert(
+            folder,
+            statement.select,
+            label=label,
+            classes=about["classes"],
+            floats=learned_floats(about, label),
+        )
+        check_types(about, rows.schema or {}, at)
         with context.jobs.running(f"evaluate-{statement.model}") as job:
             result = as_command(api.evaluate)(
                 progress=context.progress,

@@ -16,7 +16,7 @@ from edl.plugins.errors import usage
 from edl.plugins.jobs import api
 from edl.plugins.options import Verb
 from edl.plugins.texts import plural
-from edl_sql.language.selection import check_known, check_types
+from edl_sql.language.selection import check_known, check_types, learned_floats
 from edl_sql.language.statements import Explain
 from edl_sql.statement_checks import mark_errors
 from edl_sql.statement_context import StatementContext
@@ -60,8 +60,8 @@ def explain(context: StatementContext, statement: Explain) -> dict[str, Any]:
             context.database.check_writable("Leave INTO out: the result is printed.")
             check_insertable(context.database, statement.into, _row(statement.model, "", 0, 0.0))
     with context.folder() as folder:
-        rows = context.convert(folder, statement.select)
-        check_types(about["texts"], rows.schema or {}, at)
+        rows = context.convert(folder, statement.select, floats=learned_floats(about))
+        check_types(about, rows.schema or {}, at)
         with context.jobs.running(f"explain-{statement.model}") as job:
             as_command(api.predict)(
                 progress=context.progress,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from edl.plugins.errors import usage
 from edl.plugins.jobs import api
 from edl.plugins.options import Verb
 from edl.plugins.texts import plural
@@ -14,7 +15,7 @@ from edl_convert.column_types import Cell
 from edl_proto.errors import EdlError
 from edl_sql.databases.names import ignores_column_case
 from edl_sql.databases.retries import retry_while_unreachable
-from edl_sql.language.selection import check_known, check_types
+from edl_sql.language.selection import check_known, check_types, learned_floats
 from edl_sql.language.statements import Predict
 from edl_sql.language.table_names import find_name
 from edl_sql.statement_checks import find_prediction_kinds, mark_errors
@@ -43,19 +44,37 @@ def predict(context: StatementContext, statement: Predict) -> dict[str, Any]:
     with mark_errors(at, "SELECT"):
         for name in about["texts"]:
             check_known(name, names, f"the SELECT; the model {statement.using} learned from it")
+    any_case = ignores_column_case(context.database.backend)
     with mark_errors(at, "PREDICT"):
-        new = create_if_missing(context.database, statement.table, statement.select)
+        _check_is_not_learned(statement, about["texts"], any_case=any_case)
+    target = find_name(statement.column, names, any_case=any_case)
+    others = [name for name in names if name != target]
+    with mark_errors(at, "PREDICT"):
+        new = create_if_missing(
+            context.database, statement.table, statement.select, others if target else ()
+        )
     if not new:
         return {**_predict_rows(context, statement, names, about), "table_created": False}
     context.report(f"the table {statement.table} is new, with the rows of the SELECT")
     # Its rows are those of one moment. If this process is killed, the statement can be repeated.
     rows = replace(statement, select=f"SELECT * FROM {new}")
     try:
-        return {**_predict_rows(context, rows, names, about), "table_created": True}
+        return {**_predict_rows(context, rows, others, about), "table_created": True}
     except BaseException:
         with suppress(EdlError):
             drop(context.database, new)
         raise
+
+
+def _check_is_not_learned(statement: Predict, learned: Iterable[str], *, any_case: bool) -> None:
+    """Raise a ``Problem`` if the predictions would replace what the model predicts from."""
+    column = find_name(statement.column, learned, any_case=any_case)
+    if column is not None:
+        raise usage(
+            f"the model {statement.using} predicts from {column}, which the predictions would"
+            " replace",
+            remedy="Name another column: a column that does not exist is created.",
+        )
 
 
 def _predict_rows(
@@ -70,8 +89,8 @@ def _predict_rows(
     key = target.key
     _check(context, target, find_prediction_kinds(about), statement, query)
     with context.folder() as folder:
-        rows = context.convert(folder, query, keys=[key])
-        check_types(about["texts"], rows.schema or {}, at)
+        rows = context.convert(folder, query, keys=[key], floats=learned_floats(about))
+        check_types(about, rows.schema or {}, at)
         number = plural(sum(rows.records.values()), "row")
         context.report(
             f"{number} to predict, by {key}"
@@ -144,6 +163,9 @@ def _target(
         key = next(filter(None, selected), None)
     if key:
         return Target(statement.table, statement.column, key), statement.select
+    # The column that predictions replace says nothing about which row is which.
+    column = find_name(statement.column, names, any_case=any_case)
+    names = [name for name in names if name != column]
     target = Target(statement.table, statement.column, ROW_KEY, tuple(names))
     with (
         mark_errors(statement.positions, "PREDICT"),

@@ -75,7 +75,7 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
         context.report(
             f"{plural(schema['rows'], 'row')}, {plural(settings['num_epochs'], 'epoch')}"
         )
-        classes = sorted(rows.classes, key=lambda name: rows.classes[name])
+        about = _describe(statement, label, schema, rows.classes)
         if statement.validation:
             with mark_errors(at, "WITH", "select"):
                 context.convert(
@@ -84,21 +84,10 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
                     "validation",
                     columns=chosen.columns,
                     label=label,
-                    classes=classes,
+                    classes=about["classes"],
+                    floats=about["floats"],
                 )
             settings["validation_data"] = [f"{folder}/validation"]
-        about = {
-            "statement": statement.text,
-            "label": label,
-            "classes": classes,
-            "is_classifier": "classifier" in statement.model_def.lower(),
-            "model_def": statement.model_def,
-            "texts": {
-                each["name"]: each["feature"] == "bytes"
-                for each in schema["columns"]
-                if each["name"] != schema["label"]
-            },
-        }
         with context.jobs.training(
             statement.into, statement.model_def, about, replaces=replaces
         ) as (job, output):
@@ -123,6 +112,25 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
         "epochs": settings["num_epochs"],
         "metrics": metrics,
         "job": result.job,
+    }
+
+
+def _describe(
+    statement: Train, label: str, schema: Mapping[str, Any], classes: Mapping[str, int]
+) -> dict[str, Any]:
+    """Return what later statements must know about the model."""
+    features = {
+        label if each["name"] == schema["label"] else each["name"]: each["feature"]
+        for each in schema["columns"]
+    }
+    return {
+        "statement": statement.text,
+        "label": label,
+        "classes": sorted(classes, key=lambda name: classes[name]),
+        "is_classifier": "classifier" in statement.model_def.lower(),
+        "model_def": statement.model_def,
+        "floats": [name for name, feature in features.items() if feature == "float"],
+        "texts": {name: feature == "bytes" for name, feature in features.items() if name != label},
     }
 
 

@@ -181,14 +181,28 @@ def check_values(schema: Mapping[str, Any], at: SqlPositions) -> None:
             )
 
 
-def check_types(texts: Mapping[str, bool], schema: Mapping[str, Any], at: SqlPositions) -> None:
+def learned_floats(about: Mapping[str, Any], label: str = "") -> list[str]:
+    """Return the columns that had floats when a model was trained.
+
+    Args:
+        about: what a statement wrote about the model.
+        label: the column that is the label now; it is one of them if that of the training was.
+    """
+    known = about.get("floats", ())  # models of earlier versions do not say
+    return [*known, label] if about["label"] in known else [*known]
+
+
+def check_types(about: Mapping[str, Any], schema: Mapping[str, Any], at: SqlPositions) -> None:
     """Check that columns hold what they held when the model was trained.
+
+    Args:
+        about: what a statement wrote about the model that it has trained.
 
     Raises:
         Problem: one does not.
     """
     for column in schema["columns"]:
-        was_text = texts.get(column["name"])
+        was_text = about["texts"].get(column["name"])
         if was_text is None or column["feature"] is None:
             continue
         if was_text != (column["feature"] == "bytes"):
@@ -196,6 +210,13 @@ def check_types(texts: Mapping[str, bool], schema: Mapping[str, Any], at: SqlPos
             raise _mismatch(
                 f"the column {column['name']} has {now}; the model was trained with {then}",
                 "CAST it in the SELECT.",
+                at.mark("SELECT", column["name"]),
+            )
+        floats = about.get("floats")  # models of earlier versions do not say
+        if column["feature"] == "float" and floats is not None and column["name"] not in floats:
+            raise _mismatch(
+                f"the column {column['name']} has floats; the model was trained with integers",
+                "CAST it to an integer in this SELECT, or to a float in the one that trains.",
                 at.mark("SELECT", column["name"]),
             )
 

@@ -58,6 +58,7 @@ class QuerySource:
         self._result = self._execute(self._query)
         self._chosen = self._choose(options)
         self._temporal, self._keys = self._find_temporal(), options.keys
+        self._wanted_floats = options.floats
         self._floats: set[int] = set()
         self._columns = self._make_columns()
 
@@ -168,6 +169,7 @@ class QuerySource:
                 is_temporal=place in self._temporal,
                 is_key=names[place] in self._keys,
                 has_floats=place in self._floats,
+                wants_floats=names[place] in self._wanted_floats,
             )
             for place in self._chosen.places
         ]

@@ -22,10 +22,13 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 _WIDENS = {
     # A column of the first type also takes values of these.
-    ColumnType.FLOAT: {ColumnType.INTEGER, ColumnType.DECIMAL},
+    ColumnType.FLOAT: {ColumnType.BOOLEAN, ColumnType.INTEGER, ColumnType.DECIMAL},
     ColumnType.DECIMAL: {ColumnType.INTEGER, ColumnType.FLOAT},
     ColumnType.INTEGER: {ColumnType.BOOLEAN},
 }
+
+
+_WHOLE = (ColumnType.INTEGER, ColumnType.BOOLEAN)
 
 
 class Unconvertible(ValueError):
@@ -53,6 +56,7 @@ class SqlColumn:
             that is not valid, such as 0000-00-00.
         is_key: it identifies rows, so a record must hold its values exactly.
         has_floats: it has one at least, perhaps behind integers.
+        wants_floats: integers and booleans become floats, too.
     """
 
     def __init__(
@@ -62,10 +66,12 @@ class SqlColumn:
         is_temporal: bool = False,
         is_key: bool = False,
         has_floats: bool = False,
+        wants_floats: bool = False,
     ) -> None:
         self.name = name
         self._is_temporal = is_temporal
         self._is_key = is_key
+        self._wants_floats = wants_floats
         self._type = ColumnType.FLOAT if has_floats else ColumnType.UNKNOWN
         self._is_array = False
 
@@ -135,7 +141,10 @@ class SqlColumn:
             )
         kind, convert = known
         if kind is not self._type:
-            if self._type is ColumnType.UNKNOWN:
+            is_first = self._type is ColumnType.UNKNOWN
+            if is_first and self._wants_floats and kind in _WHOLE:
+                self._type, convert = ColumnType.FLOAT, _real
+            elif is_first:
                 self._type = kind
             elif kind not in _WIDENS.get(self._type, ()):
                 raise Unconvertible(
