@@ -66,14 +66,17 @@ class TreeEnsemble(tf.keras.layers.Layer):
         return tf.reshape(found.concat(), (rows, self.outputs))
 
     def _sum(self, inputs):
-        nodes = 2**self.levels - 1
-        trees = tf.range(self.splits.shape[0])[tf.newaxis]
-        splits, leaves = tf.reshape(self.splits, (-1, 3)), tf.reshape(self.leaves, (-1,))
-        at = tf.zeros_like(inputs[:, :1], tf.int32) + tf.zeros_like(trees)
+        nodes, rows = 2**self.levels - 1, tf.shape(inputs)[0]
+        rounds = tf.cast(self.grown[0], tf.int32)
+        number = rounds * self.outputs * self.parallel
+        trees = tf.range(number)[tf.newaxis]
+        splits = tf.reshape(self.splits[:number], (-1, 3))
+        leaves = tf.reshape(self.leaves[:number], (-1,))
+        at = tf.zeros((rows, number), tf.int32)
         for _ in range(self.levels):
             at = 2 * at + 1 + self._turns(inputs, tf.gather(splits, at + trees * nodes))
         reached = tf.gather(leaves, at - nodes + trees * (nodes + 1))
-        by_output = tf.reshape(reached, (-1, self.rounds, self.outputs, self.parallel))
+        by_output = tf.reshape(reached, (rows, rounds, self.outputs, self.parallel))
         return self.intercept + tf.reduce_sum(by_output, axis=(1, 3))
 
     def _turns(self, inputs, splits):

@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import contextmanager
 
 import numpy as np
 from tree_ensemble import NO_SPLIT
@@ -11,6 +12,12 @@ _MIN_SCORE = 1e-6
 """XGBoost's own bound for a logit: labels that are all 0 or all 1 have a finite one."""
 LOGARITHM = ("count:poisson", "reg:gamma", "reg:tweedie")
 """Objectives whose trees add up to the logarithm of a prediction."""
+GROWTH = {
+    "tree_method": "hist",
+    "max_cat_to_onehot": 1 << 24,
+    "verbosity": 0,  # it warns of parameters that an objective does not have
+}
+"""Parameters of XGBoost that statements do not set."""
 
 
 def import_xgboost():
@@ -32,7 +39,16 @@ def import_xgboost():
     return xgboost
 
 
-def grow(inputs, labels, margins, intercept, *, parameters, is_category, first, rounds):
+@contextmanager
+def explain_errors(xgboost):
+    """Raise what XGBoost refuses as a ValueError with its reason."""
+    try:
+        yield
+    except xgboost.core.XGBoostError as error:  # the lines behind the first are a stack of C++
+        raise ValueError(f"XGBoost: {str(error).splitlines()[0]}") from None
+
+
+def grow(inputs, labels, margins, intercept, *, parameters, is_category, levels, rounds):
     """Grow some rounds of trees.
 
     A round depends only on the rows and on the margins that the trees before have given them, so any
@@ -45,8 +61,8 @@ def grow(inputs, labels, margins, intercept, *, parameters, is_category, first, 
         intercept: (outputs,); what the first round finds is returned.
         parameters: of XGBoost.
         is_category: which inputs are categories.
-        first: how many rounds there are.
-        rounds: how many to grow.
+        levels: of splits that the arrays have.
+        rounds: the numbers of those to grow, a range.
 
     Returns:
         splits, leaves and covers of the new trees, the intercept and the new margins.
@@ -54,34 +70,27 @@ def grow(inputs, labels, margins, intercept, *, parameters, is_category, first, 
     Raises:
         ValueError: XGBoost refuses a parameter or a label.
     """
-    xgboost = import_xgboost()
+    xgboost, first = import_xgboost(), rounds.start
     kinds = ["c" if each else "q" for each in is_category]
     given = {
         **parameters,
-        "tree_method": "hist",
-        "max_cat_to_onehot": 1 << 24,
-        "verbosity": 0,  # it warns of parameters that an objective does not have
+        **GROWTH,
         "seed": parameters["seed"] + first,
     }
-    try:
+    with explain_errors(xgboost):
         data = xgboost.QuantileDMatrix(
             inputs, labels, feature_types=kinds, max_bin=parameters.get("max_bin", 256)
         )
         if first:
             data.set_base_margin(margins[:, 0] if margins.shape[1] == 1 else margins)
         booster = xgboost.Booster(given, [data])
-        for number in range(rounds):
+        for number in range(len(rounds)):
             booster.update(data, number)
-    except xgboost.core.XGBoostError as error:  # the lines behind the first are a stack of C++
-        raise ValueError(f"XGBoost: {str(error).splitlines()[0]}") from None
     learner = json.loads(bytes(booster.save_raw("json")))["learner"]
     if not first:
         score = np.array(json.loads(learner["learner_model_param"]["base_score"]), np.float64)
         intercept = np.broadcast_to(_margin_of(score, parameters["objective"]), intercept.shape)
-    arrays = [
-        _arrays(tree, parameters["max_depth"])
-        for tree in learner["gradient_booster"]["model"]["trees"]
-    ]
+    arrays = [_arrays(tree, levels) for tree in learner["gradient_booster"]["model"]["trees"]]
     splits, leaves, covers = (np.stack(each) for each in zip(*arrays, strict=True))
     margins = booster.predict(data, output_margin=True).reshape(margins.shape)
     return splits, leaves, covers, intercept.astype(np.float32), margins

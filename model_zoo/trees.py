@@ -4,8 +4,8 @@
         --num-epochs 100 --minibatch-size 1000000 --local-steps 2 ...
 
 An epoch is one minibatch of all rows, and grows a round of trees: ``--minibatch-size`` is at least the
-number of rows, and ``--num-epochs`` the number of rounds. ``edl sql`` chooses these options itself. The
-trees are weights of the model, so predicting needs no XGBoost.
+number of rows, and ``--num-epochs`` the most rounds that there can be. ``edl sql`` chooses these options
+itself. The trees are weights of the model, so predicting needs no XGBoost.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,13 @@ import tensorflow as tf
 from explanations import MARK
 from sqlflow import elasticdl_input_function
 from table_schema import label_column, number_of_classes
+from tree_choice import CANDIDATES, MAX_ROUNDS, can_choose, choose_growth
 from tree_ensemble import TreeEnsemble
 from tree_growth import LOGARITHM, grow, import_xgboost
 from tree_inputs import TreeInputs
 
 _MAX_DEPTH = 10
+_ROUNDS = 100
 _REGRESSION = (
     *("reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror", "reg:logistic"),
     *LOGARITHM,
@@ -34,7 +36,9 @@ class BoostedTrees(tf.keras.Model):
 
     Args:
         objective: by default squared errors, or the logistic loss of all classes.
-        num_boost_round: rounds of trees.
+        num_boost_round: rounds of trees. By default the rows decide (``tree_choice``), unless there
+            are very few or many: first how deep trees are and from which columns they grow, where
+            ``max_depth`` and ``colsample_bynode`` do not say so, and then the rounds.
         rounds_per_epoch: rounds that an epoch grows; more of them read the rows less often.
         early_stopping_rounds: the training ends, and the best round's trees are the model, after so
             many rounds in which the loss of the validation data has not fallen.
@@ -54,12 +58,12 @@ class BoostedTrees(tf.keras.Model):
     def __init__(  # noqa: PLR0913  (statements name the parameters of XGBoost)
         self,
         objective: str | None = None,
-        num_boost_round: int = 100,
+        num_boost_round: int | None = None,
         rounds_per_epoch: int = 1,
         early_stopping_rounds: int | None = None,
         n_classes: int | None = None,
         eta: float = 0.1,
-        max_depth: int = 6,
+        max_depth: int | None = None,
         max_leaves: int = 0,
         grow_policy: str = "depthwise",
         min_child_weight: float = 1.0,
@@ -68,7 +72,7 @@ class BoostedTrees(tf.keras.Model):
         subsample: float = 0.8,
         colsample_bytree: float = 1.0,
         colsample_bylevel: float = 1.0,
-        colsample_bynode: float = 0.5,
+        colsample_bynode: float | None = None,
         reg_lambda: float = 1.0,
         reg_alpha: float = 0.0,
         scale_pos_weight: float = 1.0,
@@ -85,9 +89,13 @@ class BoostedTrees(tf.keras.Model):
         super().__init__()
         if schema is None:
             raise ValueError("trees need the parameter schema: the content of schema.json")
-        if not 1 <= max_depth <= _MAX_DEPTH:
-            raise ValueError(f"max_depth is {max_depth}; trees have 1 to {_MAX_DEPTH} levels here")
-        if min(num_boost_round, rounds_per_epoch, num_parallel_tree) < 1:
+        given = {"max_depth": max_depth, "colsample_bynode": colsample_bynode}
+        given = {name: value for name, value in given.items() if value is not None}
+        levels = given.get("max_depth", CANDIDATES[0]["max_depth"])
+        if not 1 <= levels <= _MAX_DEPTH:
+            raise ValueError(f"max_depth is {levels}; trees have 1 to {_MAX_DEPTH} levels here")
+        counts = (num_boost_round, rounds_per_epoch, num_parallel_tree)
+        if min(each for each in counts if each is not None) < 1:
             raise ValueError(
                 "num_boost_round, rounds_per_epoch and num_parallel_tree are at least 1"
             )
@@ -95,13 +103,26 @@ class BoostedTrees(tf.keras.Model):
         self._rounds_per_epoch = rounds_per_epoch
         self._objective, outputs = self._choose(objective, n_classes, schema, label)
         self._columns = TreeInputs(schema, label, columns)
+        self._chooses = (
+            num_boost_round is None
+            and early_stopping_rounds is None
+            and can_choose(self._rows, outputs * num_parallel_tree)
+        )
+        candidates = [{**each, **given} for each in CANDIDATES]
+        self._candidates = [
+            each for number, each in enumerate(candidates) if each not in candidates[:number]
+        ]
+        self._max_rounds = num_boost_round or (MAX_ROUNDS if self._chooses else _ROUNDS)
         self._trees = TreeEnsemble(
-            num_boost_round, outputs, num_parallel_tree, max_depth, self._columns.is_category
+            self._max_rounds, outputs, num_parallel_tree, levels, self._columns.is_category
+        )
+        self._choice = self.add_weight(
+            name="choice", shape=(2,), initializer="zeros", trainable=False, dtype="float32"
         )
         self._parameters = {
+            **self._candidates[0],
             "objective": self._objective,
             "eta": eta,
-            "max_depth": max_depth,
             "max_leaves": max_leaves,
             "grow_policy": grow_policy,
             "min_child_weight": min_child_weight,
@@ -110,7 +131,6 @@ class BoostedTrees(tf.keras.Model):
             "subsample": subsample,
             "colsample_bytree": colsample_bytree,
             "colsample_bylevel": colsample_bylevel,
-            "colsample_bynode": colsample_bynode,
             "lambda": reg_lambda,
             "alpha": reg_alpha,
             "scale_pos_weight": scale_pos_weight,
@@ -158,7 +178,14 @@ class BoostedTrees(tf.keras.Model):
         import_xgboost()
         features, labels = data
         trees, numbers = self._trees, self._columns(features)
-        weights = (trees.splits, trees.leaves, trees.covers, trees.intercept, trees.grown)
+        weights = (
+            trees.splits,
+            trees.leaves,
+            trees.covers,
+            trees.intercept,
+            self._choice,
+            trees.grown,
+        )
         *grown, sums = tf.numpy_function(
             self._grow,
             [numbers, labels, trees(numbers), *weights],
@@ -169,31 +196,53 @@ class BoostedTrees(tf.keras.Model):
         sums = tf.ensure_shape(sums, (None, trees.outputs))
         return {"loss": tf.reduce_mean(self.default_loss(labels, self._predict(sums)))}
 
-    def _grow(self, numbers, labels, sums, splits, leaves, covers, intercept, grown):
+    def _grow(self, numbers, labels, sums, *weights):
         """Return the weights and the sums of all trees with the rounds of one more epoch."""
+        splits, leaves, covers, intercept, choice, grown = weights
         if len(numbers) != self._rows:
             raise ValueError(
                 f"trees learn from all {self._rows} rows at once, not from {len(numbers)}: train with "
                 f"--minibatch-size {self._rows} --local-steps 2"
             )
         first = int(grown[0])
-        rounds = min(self._rounds_per_epoch, self._trees.rounds - first)
+        labels = np.reshape(labels, -1).astype(np.float32)
+        if not first:
+            choice = np.array(self._choose_growth(numbers, labels), np.float32)
+        candidate, all_rounds = map(int, choice)
+        rounds = range(first, min(first + self._rounds_per_epoch, all_rounds))
         if not rounds:
-            return splits, leaves, covers, intercept, grown, sums
+            return *weights, sums
         *new, intercept, sums = grow(
             numbers,
-            np.reshape(labels, -1).astype(np.float32),
+            labels,
             sums,
             intercept,
-            parameters=self._parameters,
+            parameters={**self._parameters, **self._candidates[candidate]},
             is_category=self._columns.is_category,
-            first=first,
+            levels=self._trees.levels,
             rounds=rounds,
         )
         begin = first * self._trees.outputs * self._trees.parallel
         for weight, value in zip((splits, leaves, covers), new, strict=True):
             weight[begin : begin + len(value)] = value
-        return splits, leaves, covers, intercept, grown + np.float32(rounds), sums
+        return splits, leaves, covers, intercept, choice, grown + np.float32(len(rounds)), sums
+
+    def _choose_growth(self, numbers, labels):
+        """Return the number of a candidate, and how many rounds there will be."""
+        if not self._chooses:
+            return 0, self._max_rounds
+        return choose_growth(
+            numbers,
+            labels,
+            parameters=self._parameters,
+            candidates=self._candidates,
+            is_category=self._columns.is_category,
+        )
+
+    @property
+    def has_all_rounds(self):
+        """Whether there are as many rounds of trees as there will be."""
+        return 0 < float(self._choice[1]) <= float(self._trees.grown[0])
 
     # --input-fn, --loss and --eval-metrics-fn replace these defaults.
 
@@ -279,14 +328,21 @@ def _check_range(objective, label):
         )
 
 
-class EpochsInOrder(tf.keras.callbacks.Callback):
-    """Lets no epoch begin before the one before it has ended, since a round corrects all trees."""
+class LastRound(tf.keras.callbacks.Callback):
+    """Ends the training when there are all rounds of trees.
+
+    With it, no epoch begins before the one before it has ended, since a round corrects all trees.
+    """
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.model.has_all_rounds:
+            self.model.stop_training = True
 
 
 def callbacks(early_stopping_rounds: int | None = None, rounds_per_epoch: int = 1):
-    """Return what ends the training early, if it may end early."""
+    """Return what ends the training."""
     if early_stopping_rounds is None:
-        return [EpochsInOrder()]
+        return [LastRound()]
     epochs = -(-early_stopping_rounds // rounds_per_epoch)
     return [
         tf.keras.callbacks.EarlyStopping("val_loss", patience=epochs, restore_best_weights=True)

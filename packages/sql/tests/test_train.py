@@ -12,7 +12,7 @@ from sql_command import Call, caller, prepare_folder
 import recordio
 import recordio.example
 from edl.core.job_result import JobResult
-from edl_sql.rounds import plan_rounds
+from edl_sql.rounds import describe_epochs, plan_rounds
 
 
 @pytest.fixture
@@ -187,4 +187,21 @@ def test_large_tables_are_read_less_often() -> None:
     assert plan(1_000_000, 200)["stall_timeout"] == 20_000
     assert "stall_timeout" not in plan(1_000_000, stall_timeout="9m")
     params = {}
-    assert (plan(100)["num_epochs"], plan(100)["stall_timeout"]) == (100, 60)
+    assert (plan(60_000)["num_epochs"], plan(60_000)["stall_timeout"]) == (34, 120)
+    assert params == {"num_boost_round": 100, "rounds_per_epoch": 3}
+
+
+@pytest.mark.parametrize("said", [{}, {"num_boost_round": 30}, {"early_stopping_rounds": 5}])
+def test_rows_choose_the_rounds_unless_the_statement_does(said: dict[str, int]) -> None:
+    params = dict(said)
+    planned = plan_rounds({"rows": 90, "columns": [{}]}, params, {}, "zoo", Path())
+    told = describe_epochs(params, planned["num_epochs"], in_rounds=True)
+    if said:
+        rounds = said.get("num_boost_round", 100)
+        assert params == {**said, "num_boost_round": rounds, "rounds_per_epoch": 1}
+        assert (told, planned["stall_timeout"]) == (f"{rounds} epochs", 60)
+    else:
+        assert params == {"rounds_per_epoch": 2}
+        assert (planned["num_epochs"], planned["stall_timeout"]) == (100, 300)
+        assert "at most 100 epochs: the first one holds out rows to choose" in told
+    assert describe_epochs({}, 3, in_rounds=False) == "3 epochs"

@@ -8,17 +8,25 @@ from pathlib import Path
 from typing import Any
 
 from edl.plugins.errors import usage
+from edl.plugins.texts import plural
 from edl_sql.language.statements import Train
 from edl_sql.zoos import OWN_ZOO, copy_with_xgboost
 
 _PROCESSES = "processes"
 _ROUNDS = 100
+_MAX_ROUNDS, _MAX_ROWS = 200, 50_000
+"""What the trees of the zoo choose at most, and for how many rows."""
+_CHOSEN_TOGETHER = 2
+"""Rounds in an epoch, so that there are no more epochs than without a choice."""
 _MAX_RECORDS = 2_000_000
 _MIN_VALUES_PER_S = 10_000
 """Of a worker that reads all rows and grows trees: a twentieth of what it reads in a second of
 processor time, since other processes may use the processors, too."""
 _MIN_COLUMNS = 20
 """With fewer, growing trees and predicting with them takes longer than reading."""
+_MIN_STALL_S, _MIN_CHOOSING_S = 60.0, 300.0
+_NOT_CHOSEN = frozenset(("num_boost_round", "early_stopping_rounds"))
+"""A statement with one of them says how many rounds there are."""
 _OF_EPOCHS = ("num_epochs", "minibatch_size", "records_per_task", "local_steps", "optimizer")
 
 
@@ -53,6 +61,16 @@ def check_rounds(statement: Train, options: Mapping[str, Any], *, in_rounds: boo
         )
 
 
+def describe_epochs(params: Mapping[str, Any], epochs: int, *, in_rounds: bool) -> str:
+    """Return how many epochs a job has, and what it does in them that users may not expect."""
+    if not in_rounds or "num_boost_round" in params:
+        return plural(epochs, "epoch")
+    return (
+        f"at most {plural(epochs, 'epoch')}: the first one holds out rows to choose how deep trees "
+        "are and how many, then trees grow from all rows; num_boost_round=100 chooses nothing"
+    )
+
+
 def plan_rounds(
     schema: Mapping[str, Any],
     params: dict[str, Any],
@@ -72,8 +90,14 @@ def plan_rounds(
     rows = int(schema["rows"])
     if "seed" in options:
         params.setdefault("seed", options["seed"])
-    rounds = params.setdefault("num_boost_round", _ROUNDS)
-    together = params.setdefault("rounds_per_epoch", max(1, -(-rounds * rows // _MAX_RECORDS)))
+    chooses = _NOT_CHOSEN.isdisjoint(params) and rows <= _MAX_ROWS
+    if chooses:
+        rounds, together = _MAX_ROUNDS, _CHOSEN_TOGETHER
+    else:
+        rounds, together = params.setdefault("num_boost_round", _ROUNDS), 1
+    together = params.setdefault(
+        "rounds_per_epoch", max(together, -(-rounds * rows // _MAX_RECORDS))
+    )
     planned: dict[str, Any] = {
         "num_epochs": -(-rounds // together),
         "minibatch_size": rows,
@@ -82,7 +106,9 @@ def plan_rounds(
     }
     if "stall_timeout" not in options:
         columns = max(_MIN_COLUMNS, len(schema["columns"]))
-        planned["stall_timeout"] = max(60.0, rows * columns / _MIN_VALUES_PER_S)
+        planned["stall_timeout"] = max(
+            _MIN_CHOOSING_S if chooses else _MIN_STALL_S, rows * columns / _MIN_VALUES_PER_S
+        )
     is_here = options.get("platform", _PROCESSES) == _PROCESSES
     if zoo == str(OWN_ZOO) and not is_here:  # the image that is made of it needs XGBoost
         planned["model_zoo"] = copy_with_xgboost(folder / "zoo")

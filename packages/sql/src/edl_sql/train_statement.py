@@ -12,7 +12,7 @@ from edl.plugins.options import Verb
 from edl.plugins.texts import plural
 from edl_sql.language.selection import check_label, check_values, select
 from edl_sql.language.statements import IfThere, Train
-from edl_sql.rounds import check_rounds, plan_rounds
+from edl_sql.rounds import check_rounds, describe_epochs, plan_rounds
 from edl_sql.statement_checks import check_metrics, check_parameters, mark_errors, with_keras_names
 from edl_sql.statement_context import StatementContext
 from edl_sql.statement_jobs import as_command
@@ -73,7 +73,8 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
         if in_rounds:
             settings |= plan_rounds(schema, statement.params, chosen_options, zoo, Path(folder))
         context.report(
-            f"{plural(schema['rows'], 'row')}, {plural(settings['num_epochs'], 'epoch')}"
+            f"{plural(schema['rows'], 'row')}, "
+            + describe_epochs(statement.params, settings["num_epochs"], in_rounds=in_rounds)
         )
         about = _describe(statement, label, schema, rows.classes)
         if statement.validation:
@@ -109,7 +110,7 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
         "output": place,
         "label": label,
         "rows": schema["rows"],
-        "epochs": settings["num_epochs"],
+        "epochs": result.epochs or settings["num_epochs"],
         "metrics": metrics,
         "job": result.job,
     }

@@ -186,11 +186,15 @@ def test_an_error_of_xgboost_is_its_reason() -> None:
 
 @pytest.mark.parametrize(
     ("model_def", "label", "more"),
-    [(CLASSIFIER, 0, {}), (CLASSIFIER, 1, {}), (REGRESSOR, 0, {"objective": "count:poisson"})],
+    [
+        (CLASSIFIER, 0, {"num_boost_round": 2}),
+        (CLASSIFIER, 1, {}),
+        (REGRESSOR, 0, {"objective": "count:poisson"}),
+    ],
 )
 def test_labels_that_are_all_equal(model_def: str, label: int, more: dict[str, Any]) -> None:
     rows = [{**row, "label": label} for row in flats()]
-    model_file = load(model_def, schema=schema_of(rows), num_boost_round=2, **more)
+    model_file = load(model_def, schema=schema_of(rows), **more)
     grow(model_file, rows, epochs=2)
     assert all(np.isfinite(weight).all() for weight in model_file.model.weights)
     outputs = model_file.call(features_of(model_file, rows), training=False).numpy()
@@ -219,6 +223,69 @@ def test_functions_of_columns_and_many_texts() -> None:
     grow(model_file, rows, epochs=30)
     assert model_file.model._columns.is_category == [False, True, False]
     assert evaluate(model_file, records_of(rows))["mean_absolute_error"] < 0.05
+
+
+def noisy(number: int) -> list[Row]:
+    """Return rows whose label is mostly noise, which trees learn that go on for long."""
+    numbers = np.random.default_rng(7).normal(size=(number, 6))
+    return [
+        {**{f"x{i}": float(x) for i, x in enumerate(row[:5])}, "label": float(row[0] + 2 * row[5])}
+        for row in numbers
+    ]
+
+
+def choice_of(model_file: ModelFile) -> list[int]:
+    return [int(each) for each in model_file.model._choice.numpy()]
+
+
+def test_the_first_epoch_chooses_from_the_rows_and_all_of_them_train() -> None:
+    rows = noisy(120)
+    params = {"schema": schema_of(rows), "seed": 3, "rounds_per_epoch": 4}
+    whole, backwards = load(REGRESSOR, **params), load(REGRESSOR, **params)
+    grow(whole, rows, epochs=1)
+    grow(backwards, rows[::-1], epochs=1)
+    candidate, rounds = choice_of(whole)
+    assert choice_of(backwards) == [candidate, rounds], "the order of the rows does not matter"
+    assert 4 < rounds < 100
+    assert whole.model._trees.covers[0].numpy().sum() > 0.7 * len(rows), "of which 80 % are drawn"
+
+    grow(backwards, rows, epochs=0)  # another worker
+    for to, value in zip(backwards.model.weights, whole.model.weights, strict=True):
+        to.assign(value)
+    (callback,) = backwards.callbacks
+    callback.set_model(backwards.model)
+    backwards.model.stop_training = False
+    callback.on_epoch_end(0)
+    assert not backwards.model.stop_training
+    grow(backwards, rows, epochs=rounds // 4 + 1)  # with one more, if there is no remainder
+    callback.on_epoch_end(rounds // 4 + 1)
+    assert backwards.model.stop_training
+    assert backwards.model._trees.grown.numpy()[0] == rounds
+    assert choice_of(backwards) == [candidate, rounds], "the choice is kept"
+
+
+@pytest.mark.parametrize(
+    ("number", "params", "expected"),
+    [
+        (120, {"num_boost_round": 7}, 7),
+        (120, {"early_stopping_rounds": 5}, 100),
+        (49, {}, 100),
+    ],
+)
+def test_nothing_is_chosen(number: int, params: dict[str, Any], expected: int) -> None:
+    rows = noisy(number)
+    model_file = load(REGRESSOR, schema=schema_of(rows), **params)
+    grow(model_file, rows, epochs=1)
+    assert choice_of(model_file) == [0, expected]
+
+
+def test_a_choice_is_between_what_is_not_said() -> None:
+    schema = schema_of(noisy(60))
+    model = load(REGRESSOR, schema=schema, max_depth=2).model
+    assert [each["max_depth"] for each in model._candidates] == [2, 2]
+    both = {"max_depth": 8, "colsample_bynode": 0.4}
+    model = load(REGRESSOR, schema=schema, **both).model
+    assert (model._candidates, model._trees.levels) == ([both], 8)
 
 
 @pytest.mark.parametrize("early", [None, 5])
