@@ -9,7 +9,7 @@ import pytest
 
 from edl.core.options import Given, Verb, options_of
 from edl.core.problem import Problem
-from edl.settings import cluster_choice, command_section, gather
+from edl.settings import cluster_choice, clusters_of, command_section, gather
 
 
 @pytest.fixture
@@ -164,6 +164,15 @@ def test_a_cluster_is_chosen_for_all_verbs_or_for_one(project: Path, section: st
     (project / "edl.toml").write_text(f"{section}\nplatform = 'kubernetes'\nnamespace = 'n'\n")
     assert chosen_namespace(project) == "n"
     assert chosen_namespace(project, EDL_PLATFORM="processes") is None
+
+
+def test_jobs_are_looked_for_in_the_cluster_of_the_options_that_run_them(project: Path) -> None:
+    (project / "edl.toml").write_text("platform = 'kubernetes'\nnamespace = 'n'\n")
+    with clusters_of({"namespace": "m", "context": "", "num_workers": 2}):
+        assert chosen_namespace(project) == "m"
+    with clusters_of({"platform": "processes"}):
+        assert chosen_namespace(project) is None
+    assert chosen_namespace(project) == "n"
 
 
 def test_a_broken_file_never_changes_the_platform_without_a_word(project: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_model_whose_statement_was_killed_is_found_when_its_job_is_done(
 ) -> None:
     jobs = kill_statements(monkeypatch)
     fake = FakeJobs(is_over=False)
-    monkeypatch.setattr("edl_sql.statement_runner.job_catalog", lambda: fake)
+    monkeypatch.setattr("edl_sql.statement_runner.job_catalog", lambda options: fake)
     models = ("--models", place)
     with pytest.raises(Killed):
         sql(*models, "-e", TRAIN_M)
@@ -194,7 +194,7 @@ def test_a_job_that_fails_advises_to_run_the_statement_again(
     fake = FakeJobs(is_over=True)
     monkeypatch.setattr("edl.api.train", train)
     monkeypatch.setattr("edl.api.evaluate", train)
-    monkeypatch.setattr("edl_sql.statement_runner.job_catalog", lambda: fake)
+    monkeypatch.setattr("edl_sql.statement_runner.job_catalog", lambda options: fake)
     for statement in (TRAIN_M, "SELECT role, wage FROM people TO EVALUATE wages"):
         failed = sql("-e", statement, code=4).err
         begins = "Mend it. Then run" if remedies else "Run"
@@ -212,7 +212,7 @@ def test_what_is_kept_about_a_model_goes_with_a_job_that_has_failed(
         raise EdlError(ErrorCode.MODEL_CONTRACT, "no", where="", remedy="")
 
     monkeypatch.setattr("edl.api.train", train)
-    monkeypatch.setattr("edl_sql.statement_runner.job_catalog", lambda: FakeJobs(is_over))
+    monkeypatch.setattr("edl_sql.statement_runner.job_catalog", lambda options: FakeJobs(is_over))
     sql("--models", "new", "-e", TRAIN_M, code=4)
     assert bool(files_of("new")) == (not is_over)
 
@@ -249,7 +249,7 @@ def test_a_model_that_is_being_trained_is_not_trained_twice(
 ) -> None:
     jobs = kill_statements(monkeypatch)
     fake = FakeJobs(is_over=False)
-    monkeypatch.setattr("edl_sql.statement_runner.job_catalog", lambda: fake)
+    monkeypatch.setattr("edl_sql.statement_runner.job_catalog", lambda options: fake)
     with pytest.raises(Killed):
         sql("-e", TRAIN_M)
     told = sql("-e", TRAIN_M, code=2).err
@@ -279,7 +279,7 @@ def test_ctrl_c_ends_the_job_before_its_records_go(
 
     monkeypatch.setattr(FakeJobs, "run", run)
     monkeypatch.setattr("edl.api.train", train)
-    monkeypatch.setattr("edl_sql.statement_runner.job_catalog", lambda: fake)
+    monkeypatch.setattr("edl_sql.statement_runner.job_catalog", lambda options: fake)
     monkeypatch.setattr("edl_sql.statement_jobs.JobWatcher", lambda *_: fake)
     done = sql("-e", TRAIN_M, code=INTERRUPTED)
     assert "stopping a-b-" in done.err
@@ -339,6 +339,20 @@ def test_a_wrong_option_is_refused_before_rows_are_read(
     sql: Call, flags: tuple[str, ...], words: str
 ) -> None:
     assert words in sql(*flags, "-e", "SELECT * FROM none TRAIN a.B INTO m", code=2).err
+
+
+def test_jobs_are_looked_for_where_statements_run_them(
+    sql: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def find_jobs(options: Any) -> FakeJobs:
+        asked.append(options)
+        return FakeJobs(is_over=True)
+
+    monkeypatch.setattr("edl_sql.statement_runner.job_catalog", find_jobs)
+    sql("--platform", "kubernetes", "--namespace", "team-a", "-e", "SHOW MODELS")
+    assert asked == [{"platform": "kubernetes", "namespace": "team-a"}]
 
 
 def test_records_for_jobs_are_in_no_store(sql: Call) -> None:

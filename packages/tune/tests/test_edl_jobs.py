@@ -15,7 +15,10 @@ from edl.plugins.job_status import Failure, JobEvent, JobState, JobStatus
 from edl.plugins.jobs import JobSubmitter
 from edl.plugins.options import Verb
 from edl_tune.adapters.edl_jobs import EdlJobs
+from edl_tune.adapters.study_folder import StudyFolder
+from edl_tune.app import open_study
 from edl_tune.core.trials import TrialJobPhase
+from edl_tune.planning import StudyRequest
 from edl_tune.ports import PAUSE
 
 
@@ -121,3 +124,25 @@ def test_a_loss_that_is_no_number_comes_from_the_values() -> None:
         seen = FakeBackend(JobState.FAILED, failure=Failure(code, "why")).jobs().look(0)
         assert seen.is_of_values is expected
         assert seen.result.error == "why"
+
+
+def test_jobs_of_a_study_are_looked_for_where_they_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDL_HOME", str(tmp_path))
+    folder = StudyFolder("study")
+    folder.path.mkdir(parents=True)
+    folder.write_plan(make_plan(options={"platform": "kubernetes", "namespace": "team-a"}))
+    asked: list[Any] = []
+
+    def submit(options: Any) -> None:
+        asked.append(options)
+        raise InterruptedError
+
+    monkeypatch.setattr("edl_tune.app.job_submitter", submit)
+    with (
+        pytest.raises(InterruptedError),
+        open_study(StudyRequest(), "study", tmp_path, None, quiet=True),
+    ):
+        pass
+    assert asked == [{"platform": "kubernetes", "namespace": "team-a"}]

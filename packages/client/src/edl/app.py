@@ -10,10 +10,10 @@ import atexit
 import logging
 import os
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakSet
 
 from edl import settings
@@ -48,11 +48,20 @@ def _close() -> None:
         backend.close()
 
 
-def job_catalog() -> JobCatalog:
-    """Return all jobs that this client can reach: those below ``$EDL_HOME``.
+def job_catalog(options: Mapping[str, Any] = {}) -> JobCatalog:
+    """Return all jobs that this client can reach: those below ``$EDL_HOME``, and of a cluster.
 
     A program that goes on closes it; the end of the process does, too.
+
+    Args:
+        options: of jobs, by name; platform, context and namespace say which cluster that is, before
+            the settings do.
     """
+    with settings.clusters_of(options):
+        return _job_catalog()
+
+
+def _job_catalog() -> JobCatalog:
     _require_cluster_package()
     platforms, problems = PLATFORMS.load_all()
     backends = []
@@ -94,8 +103,8 @@ def _warn(text: str) -> None:
     logging.getLogger(__name__).warning(text)
 
 
-def job_submitter() -> JobSubmitter:
-    """Return what submits jobs to the backends of ``job_catalog``."""
+def job_submitter(options: Mapping[str, Any] = {}) -> JobSubmitter:
+    """Return what submits jobs to the backends of ``job_catalog``, which takes the options."""
     from edl.adapters import data_files, data_schema, image_record, trained_models
     from edl.use_cases.job_submission import JobSubmitter, SubmissionPorts
 
@@ -109,7 +118,7 @@ def job_submitter() -> JobSubmitter:
         signatures=image_signatures,
         used_images=image_record,
     )
-    return JobSubmitter(job_catalog(), ports)
+    return JobSubmitter(job_catalog(options), ports)
 
 
 def release_folder(place: str) -> ReleaseFolder:

@@ -10,7 +10,8 @@ import functools
 import os
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,8 @@ from edl.core.problem import usage
 
 command_flags: ContextVar[Mapping[str, str] | None] = ContextVar("command_flags", default=None)
 """Options of jobs that a command about jobs takes as flags: platform, context, namespace."""
+
+_OF_CLUSTERS = ("platform", "context", "namespace")
 
 PROJECT_FILE = "edl.toml"
 COMMANDS = ("tune",)
@@ -132,6 +135,17 @@ def command_section(
     if project is None or name not in project.commands:
         return {}, ""
     return project.commands[name], str(project.path)
+
+
+@contextmanager
+def clusters_of(options: Mapping[str, Any]) -> Iterator[None]:
+    """Have ``cluster_choice`` return the cluster of jobs with these options."""
+    given = {name: str(options[name]) for name in _OF_CLUSTERS if options.get(name)}
+    token = command_flags.set({**(command_flags.get() or {}), **given})
+    try:
+        yield
+    finally:
+        command_flags.reset(token)
 
 
 def cluster_choice(environ: Mapping[str, str], cwd: Path) -> ClusterChoice | None:

@@ -60,8 +60,7 @@ class StatementRunner:
         *,
         progress: bool,
     ) -> None:
-        for name, entry in options.items():
-            read_value(BY_NAME[name], entry)
+        values = {name: read_value(BY_NAME[name], entry) for name, entry in options.items()}
         if scheme(settings.work_dir):
             raise usage(
                 f"the folder for records is no folder: {settings.work_dir}",
@@ -74,7 +73,7 @@ class StatementRunner:
             Database(url, settings.password_file),
             settings,
             models,
-            StatementJobs(models, job_catalog(), report),
+            StatementJobs(models, job_catalog(values), report),
             {name: entry.value for name, entry in options.items()},
             report,
             progress,

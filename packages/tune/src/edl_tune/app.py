@@ -117,39 +117,38 @@ def open_study(
         EdlError: something is wrong; no trial has started.
     """
     say = (lambda _: None) if quiet else terminal.message
-    submitter = job_submitter()
-    with submitter.catalog:
-        asked = None if resumed else read_request(request, cwd)
-        folder = StudyFolder(resumed or (asked.name if asked is not None else ""))
-        if asked is None:
-            folder.read_plan()  # there is no lock for a study that does not exist
-        with folder.lock():
-            if folder.exists:
-                plan = folder.read_plan()
-                if asked is not None:
-                    check_same(asked, plan)
-                plan = plan.with_limits(request.trials, request.parallel)
-                folder.write_plan(plan)
-                say(f"continuing the study {plan.name}")
-            else:
-                assert asked is not None, "a study that is continued exists"
-                plan = complete(asked, submitter)
-                zoo = Path(plan.options["model_zoo"])
-                if zoo.is_dir():
-                    plan = replace(plan, code=str(folder.copy_code(zoo, plan.options)))
-                folder.write_plan(plan)
-                say(f"the study {plan.name} has {plural(plan.trials, 'trial')}")
-            jobs = EdlJobs(plan, folder.path, submitter, say)
-            store = OptunaStore(folder.journal, plan)
-            runner = StudyRunner(
-                StudyRules(plan.objective, plan.trials, plan.parallel),
-                jobs,
-                store,
-                LineDisplay(plan, say),
-                timeout_s=timeout_s,
-                changed=lambda study: write_reports(folder, plan, study),
-            )
-            yield OpenStudy(plan, runner, folder, jobs)
+    asked = None if resumed else read_request(request, cwd)
+    folder = StudyFolder(resumed or (asked.name if asked is not None else ""))
+    # There is no lock for a study that does not exist.
+    found = folder.read_plan() if asked is None else asked
+    submitter = job_submitter(found.options)
+    with submitter.catalog, folder.lock():
+        if folder.exists:
+            plan = folder.read_plan()
+            if asked is not None:
+                check_same(asked, plan)
+            plan = plan.with_limits(request.trials, request.parallel)
+            folder.write_plan(plan)
+            say(f"continuing the study {plan.name}")
+        else:
+            assert asked is not None, "a study that is continued exists"
+            plan = complete(asked, submitter)
+            zoo = Path(plan.options["model_zoo"])
+            if zoo.is_dir():
+                plan = replace(plan, code=str(folder.copy_code(zoo, plan.options)))
+            folder.write_plan(plan)
+            say(f"the study {plan.name} has {plural(plan.trials, 'trial')}")
+        jobs = EdlJobs(plan, folder.path, submitter, say)
+        store = OptunaStore(folder.journal, plan)
+        runner = StudyRunner(
+            StudyRules(plan.objective, plan.trials, plan.parallel),
+            jobs,
+            store,
+            LineDisplay(plan, say),
+            timeout_s=timeout_s,
+            changed=lambda study: write_reports(folder, plan, study),
+        )
+        yield OpenStudy(plan, runner, folder, jobs)
 
 
 def write_reports(folder: StudyFolder, plan: StudyPlan, study: Study) -> None:
