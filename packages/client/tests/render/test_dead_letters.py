@@ -18,7 +18,10 @@ def test_tasks_that_were_set_aside_are_all_counted() -> None:
     for lines in (job_text.summary(status), job_text.status_lines(status)):
         assert "  NOT done: 420 tasks failed in every attempt" in lines
         assert "    training/1/4: a [4, 5)" in lines
-        assert "    and 415 more: edl status mine -o json" in lines
+        assert "    and 415 more: edl events mine" in lines
     assert of_status(status)["dead_tasks"] == 420
+    message.tasks["evaluation"].dead = 0
+    message.tasks["training"].dead = 100
+    assert "    and 95 more: edl status mine -o json" in job_text.summary(decode_status(message))
     message.tasks.clear()
     assert "dead_tasks" not in of_status(decode_status(message))

@@ -107,6 +107,19 @@ def test_it_fits_into_an_object_however_much_there_is(folder: Path) -> None:
     assert len(json.dumps(data).encode()) < 1 << 20
 
 
+def test_it_has_as_many_dead_letters_as_fit(folder: Path) -> None:
+    status = job_pb2.JobStatus(name="job")
+    for number in range(2000):
+        detail = "a traceback\n" * 100 if number < 100 else ""
+        error = error_pb2.Error(what="boom " * 20, detail=detail)
+        status.dead_letters.add(task=f"training/1/{number}", error=error)
+    (folder / "status.json").write_text(to_json(status))
+    kept = json.loads(collect(folder)[objects.STATUS_KEY])["dead_letters"]
+    assert [each["task"] for each in kept] == [f"training/1/{n}" for n in range(len(kept))]
+    assert 500 <= len(kept) < 2000
+    assert "detail" not in kept[0]["error"] or not kept[0]["error"]["detail"]
+
+
 def test_what_is_not_there_yet_is_empty(tmp_path: Path) -> None:
     assert collect(tmp_path) == {
         objects.STATUS_KEY: "",

@@ -335,7 +335,9 @@ def _dead_letters(status: JobStatus) -> list[str]:
     lines.extend(f"    {letter}" for letter in first)
     if dead > len(first):
         more = quantities.count(dead - len(first))
-        lines.append(f"    and {more} more: edl status {status.job} -o json")
+        has_all = dead == len(status.dead_letters)  # each is an event, too
+        command = f"status {status.job} -o json" if has_all else f"events {status.job}"
+        lines.append(f"    and {more} more: edl {command}")
     return lines
 
 

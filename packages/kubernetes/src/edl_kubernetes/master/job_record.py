@@ -29,7 +29,8 @@ _EVERY_S = 10.0
 _TERM = "edl/term"
 
 _LARGE: tuple[Any, ...] = ("curves", "workers", "settings", "dead_letters", "warnings", "metrics")
-"""The fields that a status drops, in this order, while it is too large for an object."""
+"""The fields that a status drops, in this order, while it is too large for an object; of dead
+letters, it drops the last ones."""
 
 # An object has at most 1 MiB; the limits are in bytes, and leave room for JSON's escapes.
 _STATUS_BYTES = 200 << 10
@@ -177,12 +178,23 @@ def _status(path: Path) -> str:
     except (OSError, json_format.ParseError, UnicodeDecodeError):
         return ""
     for name in _LARGE:
-        status.ClearField(name)
+        if name == "dead_letters":
+            _shorten_dead_letters(status)
+        else:
+            status.ClearField(name)
         text = to_json(status)
         if len(text.encode()) <= _STATUS_BYTES:
             return text
     status.error.ClearField("detail")
     return to_json(status)
+
+
+def _shorten_dead_letters(status: job_pb2.JobStatus) -> None:
+    """Remove their tracebacks, and then as many of the last ones as needed to make it fit."""
+    for letter in status.dead_letters:
+        letter.error.ClearField("detail")
+    while status.dead_letters and len(to_json(status).encode()) > _STATUS_BYTES:
+        del status.dead_letters[len(status.dead_letters) // 2 :]
 
 
 def _end_of(path: Path, nbytes: int) -> str:
