@@ -245,6 +245,14 @@ def test_sets_have_the_same_order_in_all_workers_unless_the_user_says_another_on
     assert seeds(pods.worker_pod(job(env=["PYTHONHASHSEED=7"]), NONE)) == ["7"]
 
 
+def test_a_master_does_not_stay_on_a_node_that_is_unreachable() -> None:
+    for role, pod in zip(("master", "worker", "server"), all_pods(job()), strict=True):
+        ready, reachable = pod["spec"]["tolerations"]
+        assert (ready["key"], ready["tolerationSeconds"]) == ("node.kubernetes.io/not-ready", 30)
+        assert reachable["key"] == "node.kubernetes.io/unreachable"
+        assert reachable["tolerationSeconds"] == (0 if role == "master" else 30)
+
+
 def test_options_of_pods_reach_every_pod() -> None:
     submission = job(
         node_selector="pool=gpu",

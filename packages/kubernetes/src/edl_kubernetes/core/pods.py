@@ -20,7 +20,14 @@ USER = 1000
 """The user and group of all processes; the group owns the files of volumes."""
 
 NODE_LOSS_S = 30
-"""How long a pod stays on an unreachable node; Kubernetes' default is five minutes."""
+"""How long a pod stays on a node that is not ready; Kubernetes' default is five minutes."""
+
+_UNREACHABLE_S = {objects.MASTER: 0}
+"""How long a pod of a role stays on an unreachable node, where that is not ``NODE_LOSS_S``.
+
+Kubernetes calls a node so when its kubelet has been silent for 50 s. A job whose master is lost has
+then done nothing for that long, and one whose master lives loses seconds if it is replaced in vain.
+"""
 
 _MASTER_GRACE_S = 30
 _WORKER_GRACE_S = 30
@@ -187,7 +194,7 @@ def _pod(job: Submission, role: str, resources: Sequence[tuple[str, str]]) -> Js
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "tolerations": _tolerations(job),
+        "tolerations": _tolerations(job, role),
         "containers": [container],
         "volumes": volumes,
     }
@@ -254,15 +261,16 @@ def _resources(wanted: Sequence[tuple[str, str]]) -> JsonObject:
     return {"requests": requests, "limits": limits}
 
 
-def _tolerations(job: Submission) -> list[JsonObject]:
+def _tolerations(job: Submission, role: str) -> list[JsonObject]:
+    stays_s = {"not-ready": NODE_LOSS_S, "unreachable": _UNREACHABLE_S.get(role, NODE_LOSS_S)}
     node_loss = [
         {
             "key": f"node.kubernetes.io/{taint}",
             "operator": "Exists",
             "effect": "NoExecute",
-            "tolerationSeconds": NODE_LOSS_S,
+            "tolerationSeconds": seconds,
         }
-        for taint in ("not-ready", "unreachable")
+        for taint, seconds in stays_s.items()
     ]
     return node_loss + [dict(kubernetes_value_types.toleration(text)) for text in job.tolerations]
 
