@@ -64,6 +64,14 @@ def test_the_label_without_input_label_cols(kind: str, label: str) -> None:
     assert (found.label, found.params) == (label, {})
 
 
+def test_the_older_name_of_the_label() -> None:
+    (found,) = parse_statements(
+        "CREATE MODEL m OPTIONS(model_type='linear_reg', labels=['a']) AS SELECT 1"
+    )
+    assert isinstance(found, Train)
+    assert (found.label, found.params) == ("a", {})
+
+
 @pytest.mark.parametrize(
     ("item", "terms"),
     [

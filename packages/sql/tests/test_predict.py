@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from sql_command import Call, caller, prepare_folder
 
@@ -140,9 +141,8 @@ def test_numbers_are_floats_if_they_were_in_the_training(
             source = recordio.open_source(recordio.expand(data[0])[0])
             for record in source.read(0, source.count()):
                 features = recordio.example.decode(record)
-                kinds.append(features["wage"].dtype.kind)
-                features = {"id": features["id"], "prediction": 1.0}
-                writer.write(recordio.example.encode(features))
+                kinds.append(np.asarray(features["wage"]).dtype.kind)
+                writer.write(recordio.example.encode({"id": features["id"], "prediction": 1.0}))
 
     monkeypatch.setattr("edl.api.predict", predict)
     sql("-e", "SELECT id, CAST(wage AS INT) AS wage FROM people PREDICT people.p USING wages")

@@ -203,6 +203,14 @@ def test_the_way_a_model_was_trained() -> None:
         ("SELECT a TRAIN m WITH a={'b' INTO x", "this bracket is never closed", "{'b' INTO x"),
         ("SELECT a) TRAIN m INTO x", "no ( is open here", ") TRAIN"),
         ("SELECT 'a TRAIN m INTO x", "this text does not end", "'a TRAIN"),
+        ("SELECT * FROM t TARIN m.D LABEL y INTO x", "Did you mean TRAIN?", "TARIN m"),
+        ("SELECT * FROM t TO PREDCIT t.p USING x", "Did you mean PREDICT?", "PREDCIT"),
+        ("SELECT * FROM t TRAIN m.D LABLE y INTO x", "Did you mean LABEL?", "LABLE y"),
+        ("SELECT * FROM t TRAIN m.D LABEL y INOT x", "Did you mean INTO?", "INOT x"),
+        ("SELECT * FROM t TRAIN m.D WITH a=1, LABEL y INTO x", "after the comma", ", LABEL"),
+        ("SELECT * FROM t TRAIN m.D COLUMN a, LABEL y INTO x", "after the comma", ", LABEL"),
+        ("SHOW MODELL", "Did you mean MODELS?", "MODELL"),
+        ("SELECT a TRAIN m.D WITH train.epoch=0 INTO x", "example: train.epoch=10", "train.ep"),
         ("SELECT a /* TRAIN m INTO x", "this comment does not end", "/* TRAIN"),
         ("SELECT a TRAIN m COLUMN SPARSE(a) INTO x", "no function SPARSE here", "SPARSE(a)"),
         ("SELECT a TRAIN m COLUMN BUCKET(a) INTO x", "number of arguments", "BUCKET(a)"),
@@ -242,7 +250,7 @@ def test_the_way_a_model_was_trained() -> None:
 def test_a_mistake_is_marked(text: str, what: str, marked: str) -> None:
     with pytest.raises(Problem) as caught:
         parse_statements(text)
-    assert what in caught.value.what
+    assert what in f"{caught.value.what} {caught.value.remedy}"
     _, line, mark = caught.value.where.split("\n")
     assert line[2:] == text
     assert text[mark.index("^") - 2 :].startswith(marked)
@@ -272,10 +280,16 @@ def test_a_mistake_is_marked(text: str, what: str, marked: str) -> None:
                 "SELECT train FROM t",
                 "SELECT a FROM t ORDER BY train DESC",
                 "SELECT ml.predict(a) FROM t",
+                "SELECT * FROM a JOIN trains t USING (id)",
+                "SELECT trian FROM a trains WHERE id = 1",
             )
         ),
         (
             "SELECT a FROM t PREDICT t.p WITH predict.batch_size=8 USING m",
+            Predict("SELECT a FROM t", "t", "p", "m", {"minibatch_size": 8}),
+        ),
+        (
+            "SELECT a FROM t PREDICT t.p WITH predict.batch_size='8' USING m",
             Predict("SELECT a FROM t", "t", "p", "m", {"minibatch_size": 8}),
         ),
         ("WITH x AS (SELECT 1) SELECT * FROM x", Query("WITH x AS (SELECT 1) SELECT * FROM x")),

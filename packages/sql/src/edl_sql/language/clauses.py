@@ -68,7 +68,7 @@ class ClauseReader:
             raise self.mistake(
                 f"{token.text} is not expected here; clauses are {', '.join(CLAUSES)}",
                 0,
-                self.example,
+                did_you_mean(token.text.upper(), CLAUSES) or self.example,
             )
         name = token.text.upper()
         if name in seen:
@@ -80,6 +80,8 @@ class ClauseReader:
     def read_name(self, what: str) -> str:
         token = self.words[self.index] if self.has_more() else None
         if token is None or not token.is_name or self._begins_clause():
+            if self.index and self.words[self.index - 1].text == ",":
+                raise self.mistake(f"expected {what} after the comma", -1, "Or leave it out.")
             raise self.mistake(f"expected {what}", 0, self.example)
         self.index += 1
         return self.words[self.index - 1].name
@@ -178,18 +180,20 @@ class ClauseReader:
                 raise self.mistake(f"{whole} appears twice", 0, "WITH name=value, …")
             place[key] = self.read_value(name[-1])
             if place is settings and key in BY_NAME:
-                self._check(whole, BY_NAME[key], settings[key], start)
+                settings[key] = self._read_setting(whole, BY_NAME[key], settings[key], start)
             if not self.has_more() or self.words[self.index].text != ",":
                 return params, settings
             self.index += 1
 
-    def _check(self, name: str, option: Option, value: object, start: int) -> None:
-        """Check that a setting's value is one of its option."""
+    def _read_setting(self, name: str, option: Option, value: object, start: int) -> object:
+        """Return the value of a setting, which is one of its option; '3' is the number 3."""
         try:
-            option.kind.read(value)
+            found = option.kind.read(value)
         except ValueError as error:
-            remedy = f"{option.help} For example: {option.shown_example}"
+            shown = option.shown_example.removeprefix(f"{option.flag} ")
+            remedy = f"{option.help} For example: {name}={shown}"
             raise self.mistake(f"{name}: {error}", start - self.index, remedy) from None
+        return found if isinstance(value, str) and isinstance(found, int) else value
 
     def _without_comments(self, start: int, end: int) -> str:
         """Return the text of some words, with a space in place of each comment."""
@@ -222,7 +226,9 @@ class ClauseReader:
             raise self.mistake(
                 f"the value of {name} is not a number, text or list",
                 0,
-                f"A text needs quotes: {name}='relu'",
+                "Write a number, a text in quotes, or a list in brackets."
+                if not shown.isidentifier()
+                else f"A text needs quotes: {name}='{shown}'",
             ) from None
         if not _is_finite(value):
             self.index = start

@@ -149,6 +149,8 @@ class _Options:
         return _MODELS[kind]
 
     def take_label(self) -> str:
+        if "labels" in self.values:  # the older name
+            self.values.setdefault("input_label_cols", self.values.pop("labels"))
         match self.values.pop("input_label_cols", []):
             case []:
                 return _LABEL
@@ -169,6 +171,10 @@ class _Options:
                     raise self._mistake(name, f"{name}: {error}", _EXAMPLE) from None
         if str(self.values.get("data_split_method")).upper() == "NO_SPLIT":
             del self.values["data_split_method"]
+        for name in self.values:
+            known = (*_SETTINGS, "input_label_cols", "model_type")
+            if name not in known and (meant := did_you_mean(name, known)):
+                raise self._mistake(name, f"edl has no option {name}", meant)
         for name, remedy in _OTHER_OPTIONS.items():
             if name in self.values:
                 raise self._mistake(name, f"edl has no option {name}", remedy)

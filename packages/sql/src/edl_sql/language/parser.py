@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from edl.plugins.options import BY_NAME, Verb
+from edl.plugins.texts import did_you_mean
 from edl_sql.language.clauses import CLAUSES, ClauseReader
 from edl_sql.language.columns import ColumnTerm, read_terms
 from edl_sql.language.create_model import find_select, read_create_model
@@ -66,6 +67,7 @@ _ABOUT_MODELS = {
     "DESC": "DESC my_model;",
     "DROP": "DROP MODEL my_model;",
 }
+_SHOWN = ("MODELS", "TABLES", "TRAIN")
 _SELECT = ("SELECT", "WITH", "(", "VALUES", "TABLE", "FROM")
 _METRICS = {"validation.metrics": "eval_metrics_fn"}
 _PREDICT_SETTINGS = {"predict.batch_size": "minibatch_size", "predict.num_workers": "num_workers"}
@@ -135,7 +137,8 @@ def _statement(text: str, words: Sequence[SqlToken]) -> Statement:
     if not before:
         raise mistake("a SELECT must come first", text, words[0].start, _TRAIN_EXAMPLE)
     if not begins_select:
-        raise mistake("this is not a SELECT", text, words[0].start, _TRAIN_EXAMPLE)
+        remedy = did_you_mean(words[0].text.upper(), _SELECT) or _TRAIN_EXAMPLE
+        raise mistake("this is not a SELECT", text, words[0].start, remedy)
     select = text[words[0].start : words[before - 1].end]
     word = words[verb].text.upper()
     rest = ClauseReader(text, words[verb + 1 :], _EXAMPLES[word])
@@ -172,7 +175,10 @@ def _about_models(text: str, words: Sequence[SqlToken]) -> Statement:
     else:
         refuse_of_databases(text, words[0])
         what = "only SHOW MODELS, SHOW TABLES and SHOW TRAIN are known"
-        raise mistake(what, text, words[0].start, "DESCRIBE my_table; shows the columns of one.")
+        remedy = "DESCRIBE my_table; shows the columns of one."
+        if meant := did_you_mean(words[1].text.upper() if words[1:] else "", _SHOWN):
+            raise reader.mistake(what, 0, meant)
+        raise mistake(what, text, words[0].start, remedy)
     reader.expect_end()
     return found
 
@@ -194,6 +200,7 @@ def _cut(text: str, words: Sequence[SqlToken], *, may_be_query: bool) -> int | N
     ]
     if meant:
         word = words[meant[-1]].text.upper()
+        _refuse_misspelt_clause(text, words, meant[-1])
         raise mistake(
             f"{word} must be followed by a name and {_MEANT[word]}",
             text,
@@ -202,6 +209,7 @@ def _cut(text: str, words: Sequence[SqlToken], *, may_be_query: bool) -> int | N
         )
     refuse_foreign(text, words)
     if may_be_query:
+        _refuse_misspelt_verb(text, words)
         return None
     refuse_of_databases(text, words[0])
     raise mistake(
@@ -237,7 +245,37 @@ def _may_be_meant(words: Sequence[SqlToken], verb: int) -> bool:
     return following.is_name or (is_apart and following.text[0] in "./~")
 
 
-def _is_followed(words: Sequence[SqlToken], index: int) -> bool:
+def _refuse_misspelt_verb(text: str, words: Sequence[SqlToken]) -> None:
+    """Refuse a query that has a word like TRAIN, and behind it what follows TRAIN."""
+    for index, token in enumerate(words):
+        is_free = not token.depth and index and token.is_name and not is_word(token, *_OF_SELECT)
+        meant = did_you_mean(token.text.upper(), _VERBS) if is_free else ""
+        if not meant:
+            continue
+        verb = next(each for each in _VERBS if each in meant)
+        is_after_to = is_word(words[index - 1], "TO")
+        needs = {"TRAIN": "INTO", "PREDICT": "USING"}.get(verb)
+        follows = _is_followed(words, index, verb) and any(
+            is_word(each, needs or "") for each in words[index:]
+        )
+        if is_after_to or (follows and _may_be_meant(words, index)):
+            what = f"there is no {token.text} in edl's statements"
+            raise mistake(what, text, token.start, meant)
+
+
+def _refuse_misspelt_clause(text: str, words: Sequence[SqlToken], verb: int) -> None:
+    """Refuse a statement whose verb and name are followed by a word like LABEL."""
+    end = verb + 1
+    while end + 2 < len(words) and words[end + 1].text == ".":
+        end += 2
+    followers = [each for each in _FOLLOWERS[words[verb].text.upper()] if each]
+    if end + 1 < len(words):
+        word = words[end + 1]
+        if meant := did_you_mean(word.text.upper(), followers):
+            raise mistake(f"{word.text} is not expected here", text, word.start, meant)
+
+
+def _is_followed(words: Sequence[SqlToken], index: int, verb: str = "") -> bool:
     end = index + 1
     if end >= len(words) or not words[end].is_name:
         return False
@@ -245,7 +283,7 @@ def _is_followed(words: Sequence[SqlToken], index: int) -> bool:
         return False  # TRAIN is a column here: COLUMN train LABEL label
     while end + 2 < len(words) and words[end + 1].text == "." and words[end + 2].is_name:
         end += 2
-    followers = _FOLLOWERS[words[index].text.upper()]
+    followers = _FOLLOWERS[verb or words[index].text.upper()]
     if "" in followers:  # the name of a trained model may have hyphens
         while end + 1 < len(words) and words[end + 1].start == words[end].end:
             end += 1

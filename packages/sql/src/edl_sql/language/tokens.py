@@ -108,7 +108,7 @@ def tokens(text: str, dialect: Dialect) -> Iterator[SqlToken]:
             opened.append((word, position))
         position = end
     if opened:
-        raise mistake("this bracket is never closed", text, opened[-1][1])
+        raise mistake("this bracket is never closed", text, opened[-1][1], "Close it.")
 
 
 def without_semicolons(query: str, dialect: Dialect) -> str:
@@ -219,7 +219,7 @@ def _end_of_token(text: str, start: int, dialect: Dialect) -> int:
         if dollar is not None:
             end = text.find(dollar[0], dollar.end())
             if end < 0:
-                raise mistake("this text does not end", text, start)
+                raise mistake("this text does not end", text, start, "Close its quote.")
             return end + len(dollar[0])
     match = _WORD.match(text, start) or _NUMBER.match(text, start)
     return match.end() if match else start + 1
@@ -236,4 +236,4 @@ def _end_of_text(text: str, start: int, escapes: bool) -> int:
             position += 2
         else:
             return position + 1
-    raise mistake("this text does not end", text, start)
+    raise mistake("this text does not end", text, start, "Close its quote.")
