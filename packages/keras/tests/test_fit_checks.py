@@ -76,6 +76,11 @@ SPARSE, CATEGORICAL = "sparse_categorical_crossentropy", "categorical_crossentro
     ("model", "x", "y", "where", "what", "remedy"),
     [
         (make(784), np.zeros((8, 28, 28)), Y, "x", "shape (28, 28)", "x.reshape(-1, 784)"),
+        (
+            make(32, 16, 3),
+            np.zeros((8, 3, 32, 16), np.float32),
+            *(Y, "x", "shape (3, 32, 16)", "x.transpose(0, 2, 3, 1): the dimensions"),
+        ),
         (make(5), X, Y, "x", "rows of the shape (4,)", "keras.Input((4,))"),
         (make(1), TEXTS, Y, "x", "x has texts", 'dtype="string"'),
         (make(2), Table(), Y, "x", "columns without numbers (city)", "x['city']"),

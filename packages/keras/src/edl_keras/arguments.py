@@ -17,7 +17,7 @@ from edl.plugins.submissions import names
 from edl.plugins.texts import did_you_mean
 from edl_keras.callbacks import SortedCallbacks, check_monitors, sort_callbacks
 from edl_keras.errors import check_platform, kind_of, wrong_argument, wrong_model
-from edl_keras.fit_checks import check_fit, check_source
+from edl_keras.fit_checks import check_fit, check_source, count_classes
 from edl_keras.fit_data import (
     ArrayData,
     fit_labels,
@@ -152,7 +152,7 @@ def plan_fit(model: keras.Model, x: Any, y: Any, options: dict[str, Any]) -> Fit
     if validation is not None:
         check_values(model, validation, "validation_data")
     if own["class_weight"]:
-        data = weigh_classes(data, own["class_weight"])
+        data = weigh_classes(data, own["class_weight"], count_classes(model))
     if validation is not None and (data.weights is None) != (validation.weights is None):
         data, validation = with_unit_weights(data), with_unit_weights(validation)
     layout = data.layout()
@@ -161,7 +161,8 @@ def plan_fit(model: keras.Model, x: Any, y: Any, options: dict[str, Any]) -> Fit
     check_platform(rest, "fit")
     platform = str(rest.get("platform") or "processes")
     epochs = _positive("epochs", own["epochs"])
-    batch_size = _positive("batch_size", own["batch_size"] or data.batch_size or _BATCH_SIZE)
+    given = data.batch_size or _BATCH_SIZE if own["batch_size"] is None else own["batch_size"]
+    batch_size = _positive("batch_size", given)
     _check_workers(rest.get("num_workers"), batch_size, data.count)
     if validation is None:
         check_monitors(own["callbacks"])

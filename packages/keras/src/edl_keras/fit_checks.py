@@ -102,6 +102,15 @@ def _check_labels(model: keras.Model, data: ArrayData) -> None:
     )
 
 
+def count_classes(model: keras.Model) -> int | None:
+    """Return how many classes a model with one output has; None if that is not known."""
+    try:
+        units = [each.shape[-1] for each in getattr(model, "outputs", None) or ()]
+    except (AttributeError, ValueError):  # it has not been built
+        return None
+    return max(2, units[0]) if len(units) == 1 and units[0] else None
+
+
 def overrides_step(model: keras.Model) -> bool:
     """Return whether a model has a training step of its own, which may take anything."""
     own = (type(model).train_step, type(model).compute_loss)
@@ -200,7 +209,11 @@ def _check_shape(label: str, array: Array, wanted: Any) -> None:
     if any(_agree(found, each) for each in (shape, (*shape, 1), _without_last(shape))):
         return
     sizes = ", ".join(map(str, shape))
-    if None not in shape and math.prod(found) == math.prod(shape):
+    if len(found) > 1 and found != shape and None not in shape and _may_turn(found, shape):
+        # A reshape would mix what belongs to different places.
+        remedy = f"Write {label}.transpose({_order(found, shape)}): the dimensions are in another"
+        remedy += f" order. Or begin the model with keras.Input({found})."
+    elif None not in shape and math.prod(found) == math.prod(shape):
         remedy = (
             f"Write {label}.reshape(-1, {sizes}), or begin the model with keras.Input({found})."
         )
@@ -211,6 +224,21 @@ def _check_shape(label: str, array: Array, wanted: Any) -> None:
         f"{label} has rows of the shape {found}, and the model's {_name(wanted)} takes {shape}",
         remedy,
     )
+
+
+def _may_turn(found: tuple[int, ...], shape: tuple[int | None, ...]) -> bool:
+    return sorted(found) == sorted(size for size in shape if size is not None)
+
+
+def _order(found: tuple[int, ...], shape: tuple[int | None, ...]) -> str:
+    """Return which dimensions of an array come in which order to have a shape."""
+    left = list(enumerate(found, 1))
+    order = [0]
+    for wanted in shape:
+        at = next(number for number, size in left if size == wanted)
+        left = [each for each in left if each[0] != at]
+        order.append(at)
+    return ", ".join(map(str, order))
 
 
 def _without_last(shape: tuple[int | None, ...]) -> tuple[int | None, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from edl.plugins.errors import Problem
 from edl_keras.errors import kind_of, wrong_argument
 from edl_keras.records import (
     Array,
@@ -150,11 +151,16 @@ def split_data(data: ArrayData, validation_split: float) -> tuple[ArrayData, Arr
     return data.take(slice(0, at)), data.take(slice(at, None))
 
 
-def weigh_classes(data: ArrayData, class_weight: Mapping[int, float]) -> ArrayData:
+def weigh_classes(
+    data: ArrayData, class_weight: Mapping[int, float], known: int | None = None
+) -> ArrayData:
     """Return the data with a weight for each row, that of its class.
 
+    Args:
+        known: the number of classes that the model has; None if it is not known.
+
     Raises:
-        Problem: the rows have weights already, or no single class.
+        Problem: the rows have weights already, or no single class, or there is no such class.
     """
     name = "class_weight"
     if data.weights is not None:
@@ -175,6 +181,13 @@ def weigh_classes(data: ArrayData, class_weight: Mapping[int, float]) -> ArrayDa
     classes = labels.argmax(axis=1) if wide else labels.reshape(-1).astype(np.int64)
     weights = np.ones(len(classes), np.float32)
     for number, weight in class_weight.items():
+        if known is not None and int(number) not in range(known) and int(number) not in classes:
+            raise wrong_argument(
+                name,
+                f"class_weight has the class {number}, and the model has the classes 0 to "
+                f"{known - 1}",
+                "Name the classes by their numbers in y, from 0 on: {0: 1.0, 1: 5.0}.",
+            )
         weights[classes == int(number)] = weight
     return replace(data, weights=weights)
 
@@ -274,7 +287,10 @@ def _read(name: str, value: Any) -> Any:
     if isinstance(value, list | tuple | str | bytes) or _is_array(value):
         if isinstance(value, str | bytes):
             raise wrong_argument(name, f"{name} is a text", "Give an array of texts.")
-        array = np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value)
+        try:
+            array = np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value)
+        except ValueError:
+            raise _lengths_differ(name, value) from None
         if array.ndim:
             return array
     raise wrong_argument(
@@ -282,6 +298,18 @@ def _read(name: str, value: Any) -> Any:
         f"{name} is {kind_of(value)}, not an array",
         "Give numpy arrays, a list or dict of arrays, a table of pandas, or a finite tf.data"
         " pipeline. Collect what a generator yields into arrays first.",
+    )
+
+
+def _lengths_differ(name: str, value: Any) -> Problem:
+    """Return the error for lists of other lengths than the first one."""
+    lengths = [len(each) if hasattr(each, "__len__") else -1 for each in value]
+    row = next((at for at, length in enumerate(lengths) if length != lengths[0]), 0)
+    return wrong_argument(
+        name,
+        f"the rows of {name} have different numbers of values: row 0 has {lengths[0]}, row {row} "
+        f"has {lengths[row]}",
+        f"Pad them: {name} = keras.utils.pad_sequences({name}). Or correct the row.",
     )
 
 

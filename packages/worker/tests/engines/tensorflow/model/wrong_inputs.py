@@ -72,6 +72,12 @@ CASES = [
     ("more", "metrics = [keras.metrics.CategoricalAccuracy()]", "SparseCategoricalAccuracy"),
     ("more", "callbacks = [keras.callbacks.EarlyStopping]", "Write EarlyStopping(...)"),
     (
+        "more",
+        "callbacks = [keras.callbacks.ReduceLROnPlateau('loss', patience='3')]",
+        "without quotes: patience=3",
+    ),
+    ("more", "callbacks = [keras.callbacks.LearningRateScheduler(0.001)]", "lambda epoch, rate"),
+    (
         *(
             "more",
             "metrics = ['accuracy']\ncallbacks = keras.callbacks.EarlyStopping('val_acuracy')",

@@ -106,7 +106,8 @@ def resolve_monitors(
     Returns:
         An error for each callback whose value or direction is not known.
     """
-    errors = []
+    callbacks = list(callbacks)
+    errors = find_wrong_values(callbacks, place)
     for each in callbacks:
         monitored = getattr(each, "monitor", None)
         needed = not isinstance(each, keras.callbacks.ModelCheckpoint) or each.save_best_only
@@ -137,6 +138,34 @@ def resolve_monitors(
     return errors
 
 
+def find_wrong_values(callbacks: Iterable[keras.callbacks.Callback], place: str) -> list[EdlError]:
+    """Return an error for each callback of Keras with a value that fails after an epoch only.
+
+    Args:
+        place: of the callbacks, for messages.
+    """
+    errors = []
+    for each in callbacks:
+        if not type(each).__module__.startswith("keras."):
+            continue
+        for name in _NUMBERS:
+            value = getattr(each, name, None)
+            if isinstance(value, str):
+                what = f"{type(each).__name__} has {name}={value!r}, a text and no number"
+                remedy = f"Write the number without quotes: {name}={value}."
+                errors.append(EdlError(ErrorCode.MODEL_CONTRACT, what, where=place, remedy=remedy))
+        if not callable(rate := getattr(each, "schedule", callable)):
+            what = f"{type(each).__name__} takes a function of the epoch, and got {rate!r}"
+            remedy = (
+                "Write LearningRateScheduler(lambda epoch, rate: rate * 0.9); a constant rate is "
+                "one of the optimizer."
+            )
+            errors.append(EdlError(ErrorCode.MODEL_CONTRACT, what, where=place, remedy=remedy))
+    return errors
+
+
+_NUMBERS = ("patience", "min_delta", "factor", "cooldown", "min_lr", "start_from_epoch", "baseline")
+"""Attributes of callbacks of Keras that it does not check itself."""
 _EPOCH_VALUES = ("loss", "learning_rate")
 
 
