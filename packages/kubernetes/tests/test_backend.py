@@ -57,3 +57,14 @@ def test_a_master_that_waits_for_a_node_is_no_running_one(
     waits = backend.status("digits").status.pending
     assert ("were unschedulable. What follows is older." in waits) is (not node)
     assert not backend.status("digits", ask=False).status.pending
+
+
+def test_a_job_that_waits_for_its_queue_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    creation = SimpleNamespace(create=lambda say: True, is_queued=True)
+    made = SimpleNamespace(of_submission=lambda *given: creation)
+    monkeypatch.setattr("edl_kubernetes.backend.JobCreation", made)
+    said: list[str] = []
+    job = cast(Any, SimpleNamespace(name="digits"))
+    assert kubernetes_jobs(cast(Any, None)).submit(job, said.append)
+    (line,) = said
+    assert line.startswith("digits waits: its Job is suspended until a queue")

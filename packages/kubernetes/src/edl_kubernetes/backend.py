@@ -36,6 +36,7 @@ from edl.plugins.submissions import Submission, WorkerRange
 from edl_kubernetes.chosen_cluster import ChosenCluster
 from edl_kubernetes.cluster import objects
 from edl_kubernetes.cluster_job import (
+    SUSPENDED,
     ClusterJob,
     created_s,
     describe,
@@ -91,6 +92,7 @@ class KubernetesJobBackend:
         creation = JobCreation.of_submission(self._cluster, self.placement, job)
         created = creation.create(say)
         if created and creation.is_queued:
+            say(f"{job.name} waits: {SUSPENDED}")
             return True
         try:
             start = JobStart(self._cluster, self._objects, job.name, job.start_timeout, say)

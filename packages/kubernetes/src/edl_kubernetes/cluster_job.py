@@ -31,7 +31,7 @@ SUBMISSION_S = 300.0
 """The time after which an unfinished submission counts as interrupted."""
 
 _SUBMITTING = "it is being submitted"
-_SUSPENDED = "its Job is suspended until a queue, or a person, releases it"
+SUSPENDED = "its Job is suspended until a queue, or a person, releases it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class ClusterJob:
         status = decode_status(self.message())
         state = self._state(status.state)
         waits = self.is_suspended and not state.is_over
-        why = _SUBMITTING if is_being_submitted(self.item) else _SUSPENDED
+        why = _SUBMITTING if is_being_submitted(self.item) else SUSPENDED
         return replace(status, state=state, pending=why if waits else "")
 
     def events(self, after: int) -> list[JobEvent]:
