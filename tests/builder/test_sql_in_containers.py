@@ -16,7 +16,7 @@ from .docker_environment import DockerEnvironment
 ROWS = 400
 
 
-def test_statements_train_and_predict_in_containers(
+def test_statements_grow_trees_and_predict_in_containers(
     job_docker_env: DockerEnvironment, in_containers: Edl, tmp_path: Path
 ) -> None:
     file = tmp_path / "shop.db"
@@ -31,10 +31,10 @@ def test_statements_train_and_predict_in_containers(
         *("--models", str(tmp_path / "models"), "--work-dir", str(tmp_path / "records")),
         "-e",
         "SELECT distance, price FROM rides"
-        " TRAIN regressor.DNN WITH hidden_units=[16], train.epoch=20 INTO prices;"
+        " TO TRAIN BoostedTreesRegressor WITH num_boost_round=4, eta=0.5 LABEL price INTO prices;"
         "SELECT id, distance FROM rides PREDICT rides.predicted USING prices;",
         timeout=900,
-        cwd=tmp_path,  # without a zoo: the builder gets the models of edl-sql
+        cwd=tmp_path,  # without a zoo: the builder gets the models of edl-sql, and XGBoost
     )
     assert "image: building" in done.err
     trained, predicted = json.loads(done.out)
