@@ -147,6 +147,24 @@ def test_trees_learn_from_all_rows_in_each_epoch(
             "the label role has classes up to number 1",
         ),
         (
+            "SELECT role, CAST(wage AS TEXT) AS pay FROM people TRAIN DNNRegressor INTO m",
+            "Its texts are numbers: write CAST(pay AS FLOAT) AS pay in the SELECT.",
+        ),
+        ("SELECT wage, 'x' AS y FROM people TRAIN DNNClassifier INTO m", "y is x in all rows"),
+        ("SELECT wage, 7 AS y FROM people TRAIN DNNClassifier INTO m", "y is 7 in all rows"),
+        (
+            "SELECT * FROM people TRAIN DNNRegressor COLUMN BUCKET(role, [1, 2]) INTO m",
+            "BUCKET is of numbers, and role is a text\n  where: line 1, column 55",
+        ),
+        (
+            "SELECT * FROM people TRAIN DNNRegressor COLUMN INDICATOR(wage) LABEL id INTO m",
+            "INDICATOR is of categories, and wage is a number",
+        ),
+        (
+            "SELECT * FROM people TRAIN DNNRegressor COLUMN BUCKET(wage, [1, 2]), role INTO m",
+            "wage is the label: a model cannot learn from it, too",
+        ),
+        (
             "CREATE MODEL m TRANSFORM(* EXCEPT(id, roles)) OPTIONS(model_type='linear_reg',"
             " input_label_cols=['wage']) AS SELECT * FROM people",
             "no column roles in the SELECT\n  where: line 1, column 39",
@@ -159,6 +177,18 @@ def test_labels_and_columns_that_do_not_fit(
     # Only a job needs XGBoost; the environment of these tests lacks it.
     monkeypatch.setattr("edl_sql.rounds.find_spec", lambda name: name)
     assert words in sql("-e", statement, code=2).err
+
+
+def test_numbers_that_are_texts_are_told(sql: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(**options: Any) -> JobResult:
+        Path(options["output"]).mkdir()
+        return JobResult("job", "SUCCEEDED", metrics={})
+
+    monkeypatch.setattr("edl.api.train", train)
+    columns = "CAST(wage AS TEXT) AS pay, CAST(id AS TEXT) AS number, role, '1' AS one, wage"
+    told = sql("-e", f"SELECT {columns} FROM people TRAIN DNNRegressor INTO m").err
+    assert "pay, number: texts, of which each number is a word by itself" in told
+    assert "CAST(pay AS FLOAT) AS pay in the SELECT" in told
 
 
 def test_trees_without_xgboost_are_refused_before_rows_are_read(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,22 @@ from typing import Any
 from edl.plugins.jobs import api, learns_label, learns_whole_epochs, takes_parameter
 from edl.plugins.options import Verb
 from edl.plugins.texts import plural
-from edl_sql.language.selection import check_label, check_values, select
+from edl_sql.language.positions import SqlPositions
+from edl_sql.language.selection import (
+    Selection,
+    check_known,
+    check_label,
+    check_values,
+    select,
+)
 from edl_sql.language.statements import IfThere, Train
 from edl_sql.rounds import check_rounds, describe_epochs, plan_rounds
+from edl_sql.row_checks import check_functions, find_written_numbers
 from edl_sql.statement_checks import check_metrics, check_parameters, mark_errors, with_keras_names
 from edl_sql.statement_context import StatementContext
 from edl_sql.statement_jobs import as_command
 from edl_sql.tables.catalog import primary_keys
+from edl_sql.tables.queries import column_names
 from edl_sql.zoos import find_model
 
 # Small tables need many epochs, so that a model sees enough records.
@@ -55,6 +64,7 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
     label = chosen.label
     if label and not statement.label:
         context.report(f"the label is {label}, the last column; LABEL names another one")
+    _check_validation(context, statement, chosen.columns or names)
     with context.folder() as folder:
         rows = context.convert(folder, statement.select, columns=chosen.columns, label=label)
         schema = rows.schema or {}
@@ -62,8 +72,7 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
             with mark_errors(at, *(("LABEL",) if statement.label else ("SELECT", label))):
                 check_label(statement, label, schema, rows.classes)
         if takes_parameter(source, model, "schema"):
-            check_values(schema, at)
-            _warn_of_times(context, schema)
+            _check_features(context, chosen, schema, at, f"{folder}/rows")
         settings: dict[str, Any] = {
             **context.options_of(Verb.TRAIN),
             "num_epochs": _epochs(schema["rows"]),
@@ -114,6 +123,35 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
         "metrics": metrics,
         "job": result.job,
     }
+
+
+def _check_validation(context: StatementContext, statement: Train, columns: Sequence[str]) -> None:
+    """Check that the rows that measure the model in training have its columns."""
+    if not statement.validation:
+        return
+    with mark_errors(statement.positions, "WITH", "select"):
+        found = column_names(context.database, statement.validation, statement.validation)
+        for name in columns:
+            check_known(name, found, "validation.select")
+
+
+def _check_features(
+    context: StatementContext,
+    chosen: Selection,
+    schema: Mapping[str, Any],
+    at: SqlPositions,
+    folder: str,
+) -> None:
+    """Check what a model that configures itself from the schema learns from."""
+    check_values(schema, at)
+    for terms in chosen.params.values():
+        check_functions(terms if isinstance(terms, list) else [], schema, at)
+    _warn_of_times(context, schema)
+    if found := find_written_numbers(folder, schema):
+        context.report(
+            f"{', '.join(found)}: texts, of which each number is a word by itself; to learn from"
+            f" numbers, write CAST({found[0]} AS FLOAT) AS {found[0]} in the SELECT"
+        )
 
 
 def _describe(

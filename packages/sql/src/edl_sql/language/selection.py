@@ -9,6 +9,7 @@ from typing import Any
 
 from edl.plugins.errors import Problem, usage
 from edl.plugins.texts import did_you_mean
+from edl_convert.column_types import Cell, cell_kind
 from edl_sql.language.columns import ColumnTerm, as_lists, columns_in
 from edl_sql.language.positions import SqlPositions
 from edl_sql.language.statements import Train
@@ -16,6 +17,7 @@ from edl_sql.language.statements import Train
 _REGRESSORS = ("regressor.", "trees.BoostedTreesRegressor")
 _CLASSIFIERS = ("classifier.", "trees.BoostedTreesClassifier")
 _NETWORKS = ("regressor.DNN", "classifier.DNN")
+_NUMBERS = (Cell.INT, Cell.FLOAT)
 _ALL = (".*",)
 _TREES = ("BoostedTreesRegressor", "BoostedTreesClassifier")
 
@@ -131,11 +133,15 @@ def check_label(
     regressor, classifier = _TREES if model.startswith("trees.") else _NETWORKS
     if not is_classifier:
         if classes:
+            number = f"CAST({label} AS FLOAT) AS {label}"
             raise usage(
                 f"the label {label} is a text; {model} learns numbers",
-                remedy=f"Use a classifier: TRAIN {classifier}",
+                remedy=f"Its texts are numbers: write {number} in the SELECT."
+                if len(classes) > 1 and all(cell_kind(each) in _NUMBERS for each in classes)
+                else f"Use a classifier: TRAIN {classifier}",
             )
         return
+    _check_number_of_classes(label, schema, classes)
     found = next((each for each in schema["columns"] if each["name"] == schema["label"]), None)
     given = statement.params.get("n_classes")
     if found is None or found["feature"] not in ("int64", "float"):
@@ -155,6 +161,21 @@ def check_label(
     raise usage(
         f"the label {label} is not a class: {wrong}; {model} learns texts, or integers from 0 on",
         remedy=f"Use a regressor, TRAIN {regressor}, or CAST the label in the SELECT.",
+    )
+
+
+def _check_number_of_classes(
+    label: str, schema: Mapping[str, Any], classes: Mapping[str, int]
+) -> None:
+    """Raise a ``Problem`` if all rows have the same label."""
+    found = next((each for each in schema["columns"] if each["name"] == schema["label"]), None)
+    if found is None or found["feature"] != "int64" or found.get("min") != found.get("max"):
+        return
+    same = next(iter(classes), found.get("min"))
+    raise usage(
+        f"the label {label} is {same} in all rows, and there is nothing to tell apart",
+        remedy="Select rows of other classes, too; to find unusual rows, TRAIN anomaly.Autoencoder"
+        " needs no label.",
     )
 
 
