@@ -73,6 +73,7 @@ def test_help_has_every_option(output: Callable[..., str], verb: Verb) -> None:
     text = output(verb, "--help")
     for option in options_of(verb):
         assert f"{option.flag} " in text, option
+    assert "  -n, --namespace NAME " in text, "as kubectl and edl list take it"
 
 
 @pytest.mark.parametrize(

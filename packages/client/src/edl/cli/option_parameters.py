@@ -44,7 +44,7 @@ def declare(each: Option) -> Decorator:
         settings["multiple"] = isinstance(each.kind, Texts | _ADD_UP)
         if isinstance(each.kind, Choice):
             settings["shell_complete"] = one_of(each.kind.values)
-    return option(each.name, flag, **settings)
+    return option(each.name, flag, *filter(None, [each.short]), **settings)
 
 
 def find_given(options: Iterable[Option], values: Mapping[str, Any]) -> dict[str, Given]:

@@ -57,6 +57,7 @@ class ClusterOptions:
             "Namespace of the job.",
             "team-a",
             default_text="that of the context; in a pod, its own",
+            short="-n",
         )
     )
     state_volume: str = declare(

@@ -45,6 +45,7 @@ class Option:
         per_run: the option can be set for a single run only, never in a file or a variable.
         protects_user: the user's own settings go before those of a project, which others may have
             written.
+        short: a short name on the command line, such as ``-n``.
         spec: field of the ``JobSpec`` that carries the value, with dots; empty if only the client
             needs the value, or if the codec derives fields from it.
     """
@@ -60,6 +61,7 @@ class Option:
     may_be_in_a_store: bool = False
     per_run: bool = False
     protects_user: bool = False
+    short: str = ""
     spec: str = ""
     name: str = ""
     section: str = ""
