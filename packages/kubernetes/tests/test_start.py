@@ -242,13 +242,30 @@ def test_a_start_says_at_once_what_is_wrong_and_whenever_it_changes(
     assert len(shown) == len(problems) + repeated - 1
 
 
+def test_a_start_that_waits_for_a_volume_says_what_the_claim_waits_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(start, "time", Clock())
+    message = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+    objects, said = Objects(), list[str]()
+    objects.said = ["no persistent volumes available for this claim and no storage class is set"]
+    unscheduled = ("PodScheduled", "False", "Unschedulable", message)
+    objects.masters = iter([pod(unscheduled, node="", claim="unbound")] * 99)
+    with pytest.raises(EdlError) as late:
+        wait(objects, 30.0, said.append)
+    for words in (said[0], late.value.what):
+        assert "its volume is not available; the volume of the claim unbound is not there" in words
+        assert words.endswith("no storage class is set")
+    assert "--state-volume" in late.value.remedy
+
+
 @pytest.mark.parametrize(
     ("seen", "events", "words"),
     [
         (UNPREPARED, ["Multi-Attach error"], "Multi-Attach error"),
         (PULLING, ["Pulling image zoo"], "gets the image and makes the container: Pulling image"),
         (pod(running={}), [], "does not answer yet; the last line of its log: indexes 7 files"),
-        (pod(node="", claim="unbound"), ["provisioning"], "claim unbound is being made: provis"),
+        (pod(node="", claim="unbound"), ["provisioning"], "claim unbound is not there yet: provis"),
         (pod(node="", claim="bound"), [], "no node has been chosen for its pod yet"),
         (
             pod(waiting={"reason": "PodInitializing"}),

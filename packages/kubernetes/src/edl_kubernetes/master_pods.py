@@ -60,6 +60,7 @@ class MasterProblem:
         remedy: what the user can do about it.
         is_final: whether waiting is useless.
         lacks_room: whether the cluster has no room for the pod.
+        lacks_volume: whether a volume is what it waits for; the claim's events say more.
         has_run: whether the container ran; its log says more.
         is_unprepared: whether the node still prepares volumes and network; the pod's events say
             more.
@@ -71,6 +72,7 @@ class MasterProblem:
     remedy: str
     is_final: bool = False
     lacks_room: bool = False
+    lacks_volume: bool = False
     has_run: bool = False
     is_unprepared: bool = False
     pod: str = ""
@@ -181,6 +183,7 @@ def _scheduling_problem(message: str) -> MasterProblem:
             "Check --state-volume and --volumes: kubectl describe pvc says what a claim waits for,"
             " such as a storage class that does not exist.",
             lacks_room=True,
+            lacks_volume=True,
         )
     return MasterProblem(
         f"no node can take it: {message}",

@@ -196,7 +196,7 @@ class JobStart:
         return EdlError(
             ErrorCode.TIMED_OUT,
             f"the master of job {self.name} was not ready within {self.timeout_s:.0f} s: "
-            + (problem.what if problem else progress.describe(pods)),
+            + (progress.explain(problem, pods) if problem else progress.describe(pods)),
             where=self.objects.location(self.name),
             remedy=problem.remedy if problem else "Allow more time with --start-timeout.",
         )

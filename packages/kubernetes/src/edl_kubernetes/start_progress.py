@@ -70,7 +70,7 @@ class StartProgress:
         """
         if problem and not problem.is_unprepared:
             self._phase = None
-            self._report(problem.what, now)
+            self._report(self.explain(problem, pods), now)
             return
         phase = start_phase(newest_pod(pods))
         if phase != self._phase:
@@ -78,6 +78,12 @@ class StartProgress:
         elif now >= self._due_at:
             self._due_at = now + _REFRESH_S
             self._report(self.describe(pods), now)
+
+    def explain(self, problem: MasterProblem, pods: Sequence[JsonObject]) -> str:
+        """Describe a problem; the events of a claim say more of it than the scheduler does."""
+        pod = newest_pod(pods)
+        volume = self._pending_volume(pod) if problem.lacks_volume and pod is not None else ""
+        return f"its volume is not available{volume}" if volume else problem.what
 
     def note_outage(self, now: float) -> None:
         """Report that the API server does not answer."""
@@ -115,7 +121,7 @@ class StartProgress:
             claim = (volume.get("persistentVolumeClaim") or {}).get("claimName", "")
             if claim and not self.objects.is_bound(self.name, claim):
                 events = self.objects.events(self.name, "PersistentVolumeClaim", claim)
-                return f"; the volume of the claim {claim} is being made" + (
+                return f"; the volume of the claim {claim} is not there yet" + (
                     f": {readable(events[-1])}" if events else ""
                 )
         return ""
