@@ -114,6 +114,29 @@ def test_a_cell_is_the_model_file_of_its_command(
     assert calls[4] == ["train", "--help"]
 
 
+def test_a_cell_can_run_again_without_an_output(
+    loaded: Any, calls: list[list[str]], tmp_path: Path
+) -> None:
+    for number in ("1", "10"):
+        run(loaded, "%%edl train --data x\npass")
+        assert calls[-1][-2:] == ["--output", str(Path("edl_models") / number)]
+        (tmp_path / "edl_models" / "9").mkdir(parents=True, exist_ok=True)
+    run(loaded, "%%edl zoo check\npass")
+    assert "--output" not in calls[-1]
+
+
+def test_the_result_of_a_command_is_kept(
+    loaded: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(args: list[str], **_: object) -> None:
+        print_result({"output": "m"}, None, ["output  m"])
+
+    monkeypatch.setattr(root, "main", answer)
+    run(loaded, "%edl wait j")
+    assert loaded.user_ns["_edl"] == {"output": "m"}
+    assert capsys.readouterr().out == "output  m\n"
+
+
 def test_what_is_interrupted_stops_the_cells_after_it(
     loaded: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,7 +2,7 @@
 
 Each runs a command of ``edl`` in the kernel's process, as the shell would: the same options,
 messages and errors. An error ends the cell with the command's own text; ``_exit_code`` has the
-exit code.
+exit code, and ``_edl`` the result of the last command.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import click
 
 from edl import codec
 from edl.api_errors import as_python_error
-from edl.cli.output import results_to
+from edl.cli.output import Receiver, results_to
 from edl.cli.root import root
 from edl.core.exit_codes import present
 from edl.core.exit_numbers import INTERRUPTED
@@ -35,6 +35,9 @@ from edl_proto.printable import visible
 
 CELLS = "edl_cells"
 """The folder, beside the notebook, of the model files that cells are."""
+
+MODELS = "edl_models"
+"""The folder, beside the notebook, of what cells without ``--output`` train."""
 
 _MODULE = "cell"
 _HEADING = "\033[1;31merror:\033[0m "
@@ -69,12 +72,12 @@ class Magics:
     def run_edl(self, line: str, cell: str | None = None) -> None:
         """Run a command of edl: ``%edl status NAME``.
 
-        As the first line of a cell, ``%%edl train --data … --output …``, it trains the model file
-        that the rest of the cell is. A line that ends with a backslash goes on in the next one.
+        As the first line of a cell, ``%%edl train --data …``, it trains the model file that the
+        rest of the cell is. A line that ends with a backslash goes on in the next one.
         """
         with self._errors_as_output():
             if cell is None:
-                self._run(_split(line))
+                self._run(_split(line), self._keep)
                 return
             line, cell, count = self._join_lines(line, cell)
             args = _split(line)
@@ -84,7 +87,10 @@ class Magics:
                 args += ["--model-zoo", str(_write_cell(cell, count))]
                 if not _has_option(args, "--model-def"):
                     args += ["--model-def", _MODULE]
-            self._run(args)
+                takes_output = any(param.name == "output" for param in command.params)
+                if takes_output and not _has_option(args, "--output"):
+                    args += ["--output", str(_find_free_folder(Path(MODELS)))]
+            self._run(args, self._keep)
 
     def run_sql(self, line: str, cell: str) -> Any:
         """Run the statements of a cell with ``edl sql``: ``%%edl_sql --db sqlite:///shop.db``.
@@ -94,7 +100,7 @@ class Magics:
         """
         tables = _Tables()
         try:
-            with self._errors_as_output(), results_to(tables.take):
+            with self._errors_as_output():
                 line, cell, _ = self._join_lines(line, cell)
                 args = _split(line)
                 if not _asks_for_help(args):
@@ -103,7 +109,7 @@ class Magics:
                         remedy = "Write them below the first line. For example: SHOW TABLES;"
                         raise usage(what, where="%%edl_sql", remedy=remedy)
                     args += ["--execute", cell]
-                self._run(["sql", *args])
+                self._run(["sql", *args], tables.take)
         except BaseException:
             tables.show()
             raise
@@ -118,8 +124,17 @@ class Magics:
             count += 1
         return line, cell, count
 
-    def _run(self, args: Sequence[str]) -> None:
+    def _keep(self, value: Any, lines: Sequence[str]) -> None:
+        """Print a result, and keep it for the cells after this one."""
+        self._shell.user_ns["_edl"] = value
+        for line in lines:
+            terminal.result(line)
+
+    def _run(self, args: Sequence[str], receive: Receiver) -> None:
         """Run a command in this process.
+
+        Args:
+            receive: takes its results.
 
         Raises:
             _EndedCommand: it has printed why it did not succeed.
@@ -128,7 +143,7 @@ class Magics:
         shown = (
             contextlib.redirect_stderr(sys.stdout) if in_notebook() else contextlib.nullcontext()
         )
-        with shown:
+        with shown, results_to(receive):
             answer = root.main(args=list(args), prog_name="edl", standalone_mode=False)
         if isinstance(answer, int) and answer:
             raise _EndedCommand(answer)
@@ -280,6 +295,12 @@ def _check_cell(command: click.Command, args: Sequence[str], cell: str) -> None:
             remedy="Write the model file below the first line; or train a file with"
             f" %edl {command.name} --model-zoo DIR --model-def NAME, in a line.",
         )
+
+
+def _find_free_folder(place: Path) -> Path:
+    """Return a folder below another one that does not exist yet, named by the next number."""
+    names = [each.name for each in place.iterdir()] if place.is_dir() else []
+    return place / str(1 + max((int(name) for name in names if name.isdecimal()), default=0))
 
 
 def _write_cell(cell: str, count: int) -> Path:

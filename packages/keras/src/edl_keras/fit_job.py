@@ -249,7 +249,8 @@ class FitJob:
         error = error_of(status.failure)
         steps = backend.continuation.next_steps(status)
         remedy = error.remedy
-        if not status.epochs_done and remedy.endswith(steps):
+        is_of_fit = any(folders().glob(f"{self.name}-????????"))
+        if is_of_fit and not status.epochs_done and remedy.endswith(steps):
             self._clean()
             remedy = f"{remedy.removesuffix(steps)}Then call fit again."
         what, remedy = name_in_fit(error.what), name_in_fit(remedy)
