@@ -23,6 +23,7 @@ from edl_worker.engines.tensorflow.model.forward_trace import specs, succeeds, t
 from edl_worker.engines.tensorflow.model.loss_fit import explain_raised, find_misfit, weights_error
 from edl_worker.engines.tensorflow.model.metric_fit import find_metric_misfit, warn_of_logits
 from edl_worker.engines.tensorflow.model.metrics import EvaluationMetrics, MetricComputation
+from edl_worker.engines.tensorflow.model.scaled_twice import warn_of_scaled_twice
 from edl_worker.engines.tensorflow.model.trial_sample import TrialSample
 from edl_worker.engines.tensorflow.model.untrained_weights import (
     warn_of_unconnected,
@@ -101,7 +102,8 @@ class DryRun:
         error = error or find_metric_misfit(metrics, model, batch.labels, outputs)
         if error is not None:
             raise error
-        return (*warnings, *warn_of_logits(metrics, model, batch.labels, outputs))
+        twice = warn_of_scaled_twice(self._description.feature_mapper.pair(batch.features))
+        return (*warnings, *warn_of_logits(metrics, model, batch.labels, outputs), *twice)
 
     def trace_step(self, batch: Batch) -> tuple[str, ...]:
         """Trace the forward pass, the loss and the gradients.
