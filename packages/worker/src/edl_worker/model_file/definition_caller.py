@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ class DefinitionCaller:
         params: the values of ``--params``.
         context: for ``ElasticDLSpec(context=...)``.
         definitions: all definitions that ``--params`` may set parameters of.
+        observe: a context for the first call of the dataset function.
 
     Attributes:
         owner: the model or the spec whose methods some definitions are; None until the model
@@ -40,10 +42,12 @@ class DefinitionCaller:
         params: Mapping[str, Any],
         context: Mapping[str, Any] | None,
         definitions: Iterable[Definition],
+        observe: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.zoo_root = zoo_root
         self.params = params
         self.owner: Any = None
+        self.observe = observe
         self._context = context
         known = list(definitions)
         self._settable = {each.signature: each.settable_names() for each in known}

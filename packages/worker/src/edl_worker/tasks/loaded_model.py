@@ -80,7 +80,8 @@ class LoadedModel:
     def describe(self) -> ModelDescription:
         """Return the model as the master needs to know it."""
         if self.steps is None:
-            return ModelDescription(warnings=self.postprocess_warnings)
+            own = self.engine.summarize().warnings
+            return ModelDescription(warnings=(*own, *self.postprocess_warnings))
         described = self.steps.describe()
         # What a user asks for is tried before training; the first worker is enough.
         traces = bool(self.job.export_formats) and self.worker_id == 0

@@ -6,12 +6,16 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from contract_cases import GOOD
+from example_data import float_images
+from plain_loop import batches
 from zoo_folder import ZooFolder
 
 from edl_runtime.model import zoo_files
+from edl_worker.engines.tensorflow.model import ModelFile
 from edl_worker.model_file.zoo.outside_files import read_files
 
 READS = {
@@ -164,3 +168,29 @@ def test_the_files_of_the_zoo_that_its_code_reads_are_told(zoo: ZooFolder, outsi
 
 def test_packages_of_edl_are_not_named(zoo: ZooFolder, outside: Path) -> None:
     assert warnings(zoo, outside, "import recordio, elasticdl\nimport edl_proto.errors") == ()
+
+
+def load_and_call(zoo: ZooFolder, **options: Any) -> ModelFile:
+    """Load the model file and give its dataset function some records."""
+    file = zoo.load("mine", **options)
+    file.build(batches(file, float_images(4))[0])
+    return file
+
+
+def test_a_file_that_the_dataset_function_reads_is_named_and_compared(
+    zoo: ZooFolder, outside: Path
+) -> None:
+    parse = GOOD["dataset_fn"]
+    opened = f"    open({str(outside)!r}).read()\n    def parse"
+    source = {**GOOD, "dataset_fn": parse.replace("    def parse", opened)}
+    zoo.write("mine.py", "\n".join(source.values()))
+    file = load_and_call(zoo)
+    (warning,) = file.warnings
+    line = zoo.line("mine.py", "    open(")
+    assert warning.startswith(f"mine.py:{line} reads {outside}, which is outside the model zoo")
+    saved = file.layer_states
+    assert saved[-1].name == f"file {outside}"
+    assert len(load_and_call(zoo, saved=saved).warnings) == 1
+    outside.write_text("c\n")
+    _, warning = load_and_call(zoo, saved=saved).warnings
+    assert "has changed since the model was trained" in warning

@@ -15,6 +15,7 @@ import keras
 
 from edl_proto.errors import EdlError, ErrorCode
 from edl_worker.core.layer_state import LayerState
+from edl_worker.engines.tensorflow.model.called_files import CalledFiles
 from edl_worker.engines.tensorflow.model.custom_steps import CustomTrainStep
 from edl_worker.engines.tensorflow.model.feature_mapping import FeatureMapper
 from edl_worker.engines.tensorflow.model.layer_states import LayerStates
@@ -101,6 +102,7 @@ class ModelFileDescription:
         record_readers: the model file's own reader of the data; empty if edl reads it.
         layer_states: the layers that have taken state from data or files, such as vocabularies.
         other_states: what else was taken from data or files while the model file was loaded.
+        called_files: those that the dataset function reads.
         warnings: of definitions that nothing uses, and of files that the job lacks elsewhere.
     """
 
@@ -124,6 +126,7 @@ class ModelFileDescription:
     record_readers: tuple[RecordReader, ...] = ()
     layer_states: LayerStates = field(default_factory=LayerStates)
     other_states: tuple[LayerState, ...] = ()
+    called_files: CalledFiles = field(default_factory=CalledFiles)
     warnings: tuple[str, ...] = ()
 
     def contract_error(self, what: str, remedy: str, place: str = "") -> EdlError:

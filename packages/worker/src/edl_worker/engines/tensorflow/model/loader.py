@@ -32,10 +32,11 @@ from edl_worker.engines.tensorflow.model.adapters.metrics import (
 )
 from edl_worker.engines.tensorflow.model.adapters.optimizer import (
     adapt_optimizer,
-    check_supported,
+    find_refusal,
     scale_loss_as_fit,
     set_learning_rate,
 )
+from edl_worker.engines.tensorflow.model.called_files import CalledFiles
 from edl_worker.engines.tensorflow.model.custom_steps import (
     CustomTrainStep,
     StepError,
@@ -172,7 +173,8 @@ def describe_model_file(
     used = {role: d for role, d in definitions.items() if role in USED_ROLES[purpose]}
     errors.extend(undefined_names([model.code, *(d.value for d in used.values())], zoo))
     all_definitions = [*model.constructors(), *definitions.values()]
-    caller = DefinitionCaller(zoo.root, params, context, all_definitions)
+    called = CalledFiles(zoo.root, reference.submitted_zoo, saved)
+    caller = DefinitionCaller(zoo.root, params, context, all_definitions, called.observe)
     errors.extend(_unknown_parameters(model, caller))
     with _observe(states, files, reference):
         keras_model = errors.attempt(model.create_model, caller)
@@ -194,10 +196,16 @@ def describe_model_file(
         errors.prepend(missing)
     described = _describe(model, keras_model, used, caller, errors, replicated)
     found = files.read(zoo.root)
-    warnings = (*warn_of_keras_2(described.model, model.place), *described.warnings)
-    warnings += (*files.describe(), *describe_changes(found, saved))
+    warnings = (
+        *warn_of_keras_2(described.model, model.place),
+        *described.warnings,
+        *files.describe(),
+        *describe_changes(found, saved),
+    )
     taken = (*layer_arguments.read(described.model, states.take_new_layers()), *found)
-    described = replace(described, layer_states=states, other_states=taken, warnings=warnings)
+    described = replace(
+        described, layer_states=states, other_states=taken, called_files=called, warnings=warnings
+    )
     described = _with_custom_steps(described, purpose)
     if reference.learning_rate is not None and purpose is Mode.TRAINING:
         own = described.custom_train_step
@@ -303,7 +311,7 @@ def _describe(
     optimizer = adapt("optimizer", partial(adapt_optimizer, replicated=takes_any))
     refused = None
     if replicated is None and optimizer is not None:
-        refused = _find_refusal(optimizer, used["optimizer"])
+        refused = find_refusal(optimizer, used["optimizer"])
     loss_weights = adapt("loss_weights", adapt_value)
     loss = adapt("loss", adapt_loss, loss_weights, outputs)
     metrics = adapt("eval_metrics_fn", adapt_metrics, outputs) or no_metrics()
@@ -351,15 +359,6 @@ def _describe(
         record_readers=() if record_reader is None else (record_reader,),
         warnings=find_unused_definitions(model, used) if "optimizer" in used else (),
     )
-
-
-def _find_refusal(optimizer: keras.optimizers.Optimizer, definition: Definition) -> EdlError | None:
-    """Return why a master cannot make the updates of an optimizer; None if it can."""
-    try:
-        check_supported(optimizer, definition.signature, definition.place)
-    except EdlError as error:
-        return error
-    return None
 
 
 def _with_custom_steps(description: ModelFileDescription, purpose: Mode) -> ModelFileDescription:

@@ -170,7 +170,8 @@ class ModelFile:
     @property
     def layer_states(self) -> tuple[LayerState, ...]:
         """The present state that is not among the weights, such as vocabularies of layers."""
-        return (*self._description.layer_states.read(), *self._description.other_states)
+        taken = (*self._description.layer_states.read(), *self._description.other_states)
+        return (*taken, *self._description.called_files.states(taken))
 
     @property
     def inputs(self) -> list[dict[str, Any]] | None:
@@ -318,6 +319,7 @@ class ModelFile:
         Raises:
             ContractErrors: parts of the model file do not fit together.
         """
+        self.warnings += self._description.called_files.warnings()
         dry_run = DryRun(self._description, self.call, self.compute_loss, self.training_weights)
         try:
             outputs = None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,8 +89,15 @@ class _Source:
 class DatasetPipeline:
     """A pipeline that runs a model file's dataset function over the records of a task."""
 
-    def __init__(self, function: BoundFunction, root: Path, unlabelled: frozenset[Mode]) -> None:
+    def __init__(
+        self,
+        function: BoundFunction,
+        root: Path,
+        unlabelled: frozenset[Mode],
+        observe: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self._function = function
+        self._observe = observe  # its first call
         self._unlabelled = unlabelled
         self._root = root
         self._idle: list[_Source] = []
@@ -200,7 +207,8 @@ class DatasetPipeline:
         raised: Exception | None = None
         for form in forms:
             try:
-                dataset = self._function(dataset=form(source), mode=mode, metadata=metadata)
+                with self._observe():
+                    dataset = self._function(dataset=form(source), mode=mode, metadata=metadata)
             except Exception as error:
                 raised = raised or error
                 continue
@@ -210,7 +218,7 @@ class DatasetPipeline:
         if kept is None:
             assert raised is not None
             raise raised
-        self._row_form, dataset = kept
+        (self._row_form, dataset), self._observe = kept, nullcontext
         return dataset
 
     def _check(self, dataset: Any, source: tf.data.Dataset, mode: Mode) -> None:

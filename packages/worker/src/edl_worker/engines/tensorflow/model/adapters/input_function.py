@@ -44,7 +44,7 @@ def adapt_input_function(
             params=caller.params,
             by_position=True,
         )
-        return DatasetPipeline(of_dataset, caller.zoo_root, unlabelled)
+        return DatasetPipeline(of_dataset, caller.zoo_root, unlabelled, caller.observe)
     of_records = bind(
         definition,
         function,

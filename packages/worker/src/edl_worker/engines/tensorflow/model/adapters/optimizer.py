@@ -80,6 +80,15 @@ def scale_loss_as_fit(
     return keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
 
 
+def find_refusal(optimizer: keras.optimizers.Optimizer, definition: Definition) -> EdlError | None:
+    """Return why a master cannot make the updates of an optimizer; None if it can."""
+    try:
+        check_supported(optimizer, definition.signature, definition.place)
+    except EdlError as error:
+        return error
+    return None
+
+
 def check_supported(
     optimizer: keras.optimizers.Optimizer, signature: str, place: str, replicated: bool = False
 ) -> None:
