@@ -12,7 +12,12 @@ from sql_command import Call, caller, prepare_folder
 import recordio
 import recordio.example
 from edl.core.job_result import JobResult
+from edl_proto.errors import EdlError, ErrorCode
+from edl_sql.language.parser import parse_statements
+from edl_sql.language.statements import Train
 from edl_sql.rounds import describe_epochs, plan_rounds
+from edl_sql.statement_checks import restate_refusals
+from edl_sql.zoos import OWN_ZOO
 
 
 @pytest.fixture
@@ -189,6 +194,20 @@ def test_numbers_that_are_texts_are_told(sql: Call, monkeypatch: pytest.MonkeyPa
     told = sql("-e", f"SELECT {columns} FROM people TRAIN DNNRegressor INTO m").err
     assert "pay, number: texts, of which each number is a word by itself" in told
     assert "CAST(pay AS FLOAT) AS pay in the SELECT" in told
+
+
+def test_what_a_model_refuses_in_a_job_is_a_mistake_of_the_statement() -> None:
+    text = "SELECT a TRAIN trees.BoostedTreesRegressor WITH eta=1, max_depth=50 INTO m"
+    (statement,) = parse_statements(text)
+    assert isinstance(statement, Train)
+    told = "DNN(max_depth, eta) raised ValueError: max_depth is 50; trees have 1 to 10 levels"
+    for zoo, expected in ((str(OWN_ZOO), told.partition("Error: ")[2]), ("model_zoo", told)):
+        with pytest.raises(EdlError) as caught, restate_refusals(statement, zoo):
+            raise EdlError(ErrorCode.MODEL_CONTRACT, told, where="a.py:7", detail="Traceback")
+        assert caught.value.what == expected
+        is_own = zoo != "model_zoo"
+        assert caught.value.where.startswith("line 1, column 56" if is_own else "a.py:7")
+        assert bool(caught.value.detail) is not is_own
 
 
 def test_trees_without_xgboost_are_refused_before_rows_are_read(

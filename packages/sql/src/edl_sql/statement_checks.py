@@ -5,6 +5,7 @@ Workers find all of these mistakes, too, but only when a job has begun.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +21,10 @@ from edl_runtime.model.trained_model import MODEL_ZOO
 from edl_sql import keras_metrics
 from edl_sql.language.positions import SqlPositions
 from edl_sql.language.statements import Train
+from edl_sql.zoos import OWN_ZOO
 
+_REFUSED = re.compile(r" raised ValueError: (.+)", re.DOTALL)
+_RAISED_BY_ITSELF = "The file raises this itself: do what its message says."
 _REAL_VALUED = ("regressor.", "anomaly.", "trees.")
 """Modules of the zoo whose models predict no integers."""
 
@@ -34,6 +38,22 @@ def mark_errors(positions: SqlPositions, clause: str, name: str = "") -> Iterato
         if "\n" not in error.where:
             known = f"{error.where}, " if error.where else ""
             error.where = f"{known}{positions.mark(clause, name)}"
+        raise
+
+
+@contextmanager
+def restate_refusals(statement: Train, zoo: str) -> Iterator[None]:
+    """Make what a model of this package refuses in a job a mistake of the statement."""
+    try:
+        yield
+    except EdlError as error:
+        refused = _REFUSED.search(error.what)
+        if refused is not None and Path(zoo) == OWN_ZOO:
+            what = refused[1]
+            names = (name for name in statement.params if re.search(rf"\b{name}\b", what))
+            error.code, error.what, error.detail = ErrorCode.USAGE, what, ""
+            error.where = statement.positions.mark("WITH", next(names, ""))
+            error.remedy = error.remedy.replace(_RAISED_BY_ITSELF, "Correct it.", 1)
         raise
 
 

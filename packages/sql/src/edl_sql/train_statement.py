@@ -21,7 +21,13 @@ from edl_sql.language.selection import (
 from edl_sql.language.statements import IfThere, Train
 from edl_sql.rounds import check_rounds, describe_epochs, plan_rounds
 from edl_sql.row_checks import check_functions, find_written_numbers
-from edl_sql.statement_checks import check_metrics, check_parameters, mark_errors, with_keras_names
+from edl_sql.statement_checks import (
+    check_metrics,
+    check_parameters,
+    mark_errors,
+    restate_refusals,
+    with_keras_names,
+)
 from edl_sql.statement_context import StatementContext
 from edl_sql.statement_jobs import as_command
 from edl_sql.tables.catalog import primary_keys
@@ -98,9 +104,12 @@ def train(context: StatementContext, statement: Train) -> dict[str, Any]:
                     floats=about["floats"],
                 )
             settings["validation_data"] = [f"{folder}/validation"]
-        with context.jobs.training(
-            statement.into, statement.model_def, about, replaces=replaces
-        ) as (job, output):
+        with (
+            restate_refusals(statement, zoo),
+            context.jobs.training(
+                statement.into, statement.model_def, about, replaces=replaces
+            ) as (job, output),
+        ):
             result = as_command(api.train)(
                 progress=context.progress,
                 name=job,
