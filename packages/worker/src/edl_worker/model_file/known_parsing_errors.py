@@ -142,7 +142,8 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "default_value. Rows of CSV are read with tf.io.decode_csv instead.",
     ),
     (
-        r"Key: (\S+)\.\s+Can't parse serialized Example",
+        r"Key: (\S+?)(?:, Index: \d+)?\.\s+"
+        r"(?:Can't parse serialized Example|Number of \w+ values !=)",
         "the feature {0} has another number of values than the shape of its FixedLenFeature",
         "Give tf.io.FixedLenFeature the shape that {0} has in the records; edl data inspect FILE "
         "shows it.",
@@ -180,6 +181,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
 )
 
 
+_OTHER_TYPE = r"Key: (\S+?)(?:, Index: \d+)?\.\s+Data types don't match\. .*?: (\w+)"
 _KEY = re.compile(r"are valid indices, got '(\w+)'")
 _FIELD = re.compile(r"Field (\d+) in record \d+ is not a valid (\w+): (.*)")
 _NUMBER = r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
@@ -253,7 +255,7 @@ def explain_parsing(error: BaseException, message: str, line: str) -> Explanatio
         if (match := re.search(pattern, message)) is not None:
             groups = match.groups()
             return Explanation(remedy.format(*groups), message=clearer.format(*groups))
-    if (kinds := re.search(r"Key: (\S+)\.\s+Data types don't match\. .*?: (\w+)", message)) is None:
+    if (kinds := re.search(_OTHER_TYPE, message)) is None:
         return _explain_sparse(message, line)
     feature, kind = kinds.groups()
     return Explanation(

@@ -377,19 +377,17 @@ def mapped_function(dataset: tf.data.Dataset) -> Any | None:
     return _private(_private(dataset, "_map_func"), "function")
 
 
-def run_map_in_calling_thread(dataset: Any) -> None:
-    """Make a sequential ``.map()`` run its function in the thread that asks for the element.
+def replace_map(dataset: Any, make: Callable[[Any, Any, Any, Any], Any]) -> None:
+    """Give a sequential ``.map()`` other operations, without tracing its function again.
 
-    The function is not traced again.
+    Args:
+        make: returns the variant tensor of the results from that of the dataset that is mapped, the
+            traced function, and the types and the shapes of the results.
     """
-    function = _private(_private(dataset, "_map_func"), "function")
     _private(dataset, "_variant_tensor_attr")
-    dataset._variant_tensor_attr = tf.raw_ops.MapDataset(
-        input_dataset=_private(_private(dataset, "_input_dataset"), "_variant_tensor"),
-        other_arguments=function.captured_inputs,
-        f=function,
-        output_types=_private(dataset, "_flat_types"),
-        output_shapes=_private(dataset, "_flat_shapes"),
-        use_inter_op_parallelism=False,
-        preserve_cardinality=True,
+    dataset._variant_tensor_attr = make(
+        _private(_private(dataset, "_input_dataset"), "_variant_tensor"),
+        _private(_private(dataset, "_map_func"), "function"),
+        _private(dataset, "_flat_types"),
+        _private(dataset, "_flat_shapes"),
     )

@@ -11,8 +11,8 @@ import tensorflow as tf
 from dataset_graph import functions_of_one_device, maps_in_pool
 
 from edl_worker.engines.tensorflow.pipelines.map_execution import (
+    efficient_maps,
     functions_on_one_device,
-    maps_in_calling_thread,
 )
 
 TABLE = tf.lookup.StaticHashTable(
@@ -85,7 +85,7 @@ def plain(element: Any) -> Any:
 def test_elements_are_the_same(moved: bool) -> None:
     for function in MOVED if moved else LEFT:
         usual = tf.data.Dataset.range(6).map(function)
-        with maps_in_calling_thread(), functions_on_one_device():
+        with efficient_maps(), functions_on_one_device():
             ours = tf.data.Dataset.range(6).map(function)
         assert ours.element_spec == usual.element_spec
         assert ours.cardinality() == usual.cardinality()
@@ -95,7 +95,7 @@ def test_elements_are_the_same(moved: bool) -> None:
 
 
 def test_parallel_synchronous_and_other_maps_are_unchanged() -> None:
-    with maps_in_calling_thread():
+    with efficient_maps():
         parallel = tf.data.Dataset.range(6).map(several, num_parallel_calls=2)
         synchronous = tf.data.Dataset.range(6).map(several, synchronous=True)
     assert maps_in_pool(parallel) == maps_in_pool(synchronous) == [True]
@@ -103,7 +103,7 @@ def test_parallel_synchronous_and_other_maps_are_unchanged() -> None:
 
 
 def test_each_of_several_maps_is_handled_separately() -> None:
-    with maps_in_calling_thread():
+    with efficient_maps():
         dataset = tf.data.Dataset.range(6).map(lambda x: x + 1).map(branches).batch(2)
         dataset = dataset.map(lambda x: x * 2).prefetch(1)
     assert maps_in_pool(dataset) == [False, True, False]

@@ -23,8 +23,8 @@ from edl_worker.engines.tensorflow.internals import (
     is_nondeterministic,
 )
 from edl_worker.engines.tensorflow.pipelines.map_execution import (
+    efficient_maps,
     functions_on_one_device,
-    maps_in_calling_thread,
     marked_interleaves,
 )
 from edl_worker.engines.tensorflow.pipelines.own_batches import (
@@ -156,7 +156,7 @@ class DatasetPipeline:
             seed_generators(request.seed),
             _without_shuffles(request.mode),
             marked_interleaves(),
-            maps_in_calling_thread(),
+            efficient_maps(source.records),
             functions_on_one_device(),
             check_categories(checks=request.mode is Mode.TRAINING),
         ):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -26,8 +26,9 @@ from edl_worker.engines.tensorflow.internals import (
     dataset_kind,
     mapped_function,
     mark_nondeterministic,
-    run_map_in_calling_thread,
+    replace_map,
 )
+from edl_worker.engines.tensorflow.pipelines.batched_parsing import SIZE, BatchedFunctions
 
 log = logging.getLogger(__name__)
 
@@ -40,9 +41,14 @@ _CONTROL_FLOW = frozenset(
 )
 
 
+_batched = BatchedFunctions()
+
+
 @contextmanager
-def maps_in_calling_thread() -> Iterator[None]:
+def efficient_maps(records: tf.data.Dataset | None = None) -> Iterator[None]:
     """Build sequential maps to run in the calling thread while the context lasts.
+
+    Those of ``records``, which are single texts, run on many records at once if that is the same.
 
     Use it under the lock of ``seed_generators``, like everything that builds pipelines.
     """
@@ -52,8 +58,12 @@ def maps_in_calling_thread() -> Iterator[None]:
         dataset = original(self, *args, **kwargs)
         try:
             function = mapped_function(dataset)
-            if function is not None and not _has_control_flow(function.graph):
-                run_map_in_calling_thread(dataset)
+            if function is None or _has_control_flow(function.graph):
+                return dataset
+            batched = None
+            if self is records:
+                batched = _batched.find(function, lambda f: original(records.batch(SIZE), f))
+            replace_map(dataset, _map_each if batched is None else _map_batches(batched))
         except UnsupportedVersion as error:  # only speed is lost
             log.warning("mapped functions run in a thread pool: %s", error.what)
         return dataset
@@ -79,6 +89,39 @@ def functions_on_one_device() -> Iterator[None]:
             except UnsupportedVersion as error:  # only speed is lost
                 log.warning("functions of datasets start slowly: %s", error.what)
         yield
+
+
+def _map_each(source: Any, function: Any, types: Any, shapes: Any) -> Any:
+    """Return the results of a function, run in the thread that asks for them."""
+    return tf.raw_ops.MapDataset(
+        input_dataset=source,
+        other_arguments=function.captured_inputs,
+        f=function,
+        output_types=types,
+        output_shapes=shapes,
+        use_inter_op_parallelism=False,
+        preserve_cardinality=True,
+    )
+
+
+def _map_batches(batched: tf.data.Dataset) -> Callable[[Any, Any, Any, Any], Any]:
+    """Return what maps records in batches by the function of ``batched``, and takes them apart."""
+
+    def make(source: Any, function: Any, types: Any, shapes: Any) -> Any:
+        batches = tf.raw_ops.BatchDatasetV2(
+            input_dataset=source,
+            batch_size=tf.constant(SIZE, tf.int64),
+            drop_remainder=False,
+            output_types=[tf.string],
+            output_shapes=[[None]],
+        )
+        many = [tf.TensorShape([None]).concatenate(shape) for shape in shapes]
+        parsed = _map_each(batches, mapped_function(batched), types, many)
+        return tf.raw_ops.UnbatchDataset(
+            input_dataset=parsed, output_types=types, output_shapes=shapes
+        )
+
+    return make
 
 
 def _has_control_flow(graph: Any) -> bool:
