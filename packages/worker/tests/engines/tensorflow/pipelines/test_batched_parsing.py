@@ -110,7 +110,7 @@ def test_results_are_the_same(function: Callable[[Any], Any]) -> None:
                 assert (one == other).all()
 
 
-def traced(function: Callable[[Any], Any]) -> list[Any]:
+def batched_forms(function: Callable[[Any], Any]) -> list[Any]:
     """Return the batched form of a function, as a list with it; empty if there is none."""
     records, found = tf.data.Dataset.from_tensor_slices(RECORDS), []
     mapped = mapped_function(records.map(function))
@@ -119,13 +119,13 @@ def traced(function: Callable[[Any], Any]) -> list[Any]:
 
 
 def test_what_only_parses_and_computes_with_elements_is_batched() -> None:
-    assert [len(traced(function)) for function in SAME] == [1] * len(SAME)
-    assert [len(traced(function)) for function in LEFT] == [0] * len(LEFT)
+    assert [len(batched_forms(function)) for function in SAME] == [1] * len(SAME)
+    assert [len(batched_forms(function)) for function in LEFT] == [0] * len(LEFT)
 
 
 def test_large_examples_stay_as_they_are() -> None:
     many = tf.io.FixedLenFeature([5000], tf.float32)
-    assert not traced(lambda record: parse(record, x=many)["x"])
+    assert not batched_forms(lambda record: parse(record, x=many)["x"])
 
 
 def test_a_function_is_batched_once_for_all_pipelines() -> None:
