@@ -13,6 +13,8 @@ from IPython.core.interactiveshell import InteractiveShell
 import elasticdl
 from edl.cli.output import print_result
 from edl.cli.root import root
+from edl.cli.submit import make_notice
+from edl.render import notebook_display
 from edl.render.row_table import RowTable
 
 
@@ -204,6 +206,16 @@ def test_frames_of_edl_are_left_out_of_the_errors_of_calls(
     shown = capsys.readouterr().out
     assert "api_errors.py" not in shown
     assert "----> 2 elasticdl.train(datta=3)" in shown
+
+
+def test_a_cell_that_ends_before_its_job_says_how_to_return(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(notebook_display, "in_notebook", lambda: True)
+    notice = make_notice("digits")
+    assert notice.startswith("The job digits continues without this cell.")
+    assert "elasticdl.attach('digits').wait()" in notice
+    assert "%edl stop digits" in notice
 
 
 def test_there_are_no_magics_outside_of_ipython() -> None:
