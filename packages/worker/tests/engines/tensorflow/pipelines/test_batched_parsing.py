@@ -18,10 +18,13 @@ from edl_worker.engines.tensorflow.pipelines.map_execution import (
 from recordio import example
 
 RECORDS = [
-    example.encode({"x": np.float32([n, n / 7 - 3]), "id": [n], "word": [str(n % 5)]})
+    example.encode(
+        {"x": np.float32([n, n / 7 - 3]), "id": [n], "number": [n], "word": [str(n % 5)]}
+    )
     for n in range(2 * SIZE + 5)
 ]
 X = tf.io.FixedLenFeature([2], tf.float32)
+NUMBER = tf.io.FixedLenFeature([], tf.int64)
 ID = tf.io.FixedLenFeature([1], tf.int64)
 WORD = tf.io.FixedLenFeature([], tf.string)
 MISSING = tf.io.FixedLenFeature([2], tf.float32, default_value=[0.5, -1.0])
@@ -53,23 +56,37 @@ def as_nested(record: Any) -> Any:
     return {"b": parsed["x"], "a": (parsed["id"], {"c": parsed["word"]})}, parsed["id"], parsed["x"]
 
 
-SAME: tuple[Callable[[Any], Any], ...] = with_label, with_constants, with_defaults, as_nested
+def with_stacks(record: Any) -> Any:
+    parsed = parse(record, x=X, word=WORD, number=NUMBER)
+    number = tf.cast(parsed["number"], tf.float32)
+    pairs = tf.stack([parsed["x"], parsed["x"] + 1.0]), tf.stack([parsed["x"]] * 3, axis=-1)
+    return tf.stack([number, number / 2.0]), *pairs
+
+
+SAME: tuple[Callable[[Any], Any], ...] = (
+    with_label,
+    with_constants,
+    with_defaults,
+    as_nested,
+    with_stacks,
+)
 
 
 def of_rank_zero(record: Any) -> Any:
     """A constant of a higher rank: a batch would meet it in another dimension."""
-    return parse(record, id=tf.io.FixedLenFeature([], tf.int64))["id"] + [1, 2, 3]
+    return parse(record, number=NUMBER)["number"] + [1, 2, 3]
 
 
 def of_two_ranks(record: Any) -> Any:
-    parsed = parse(record, x=X, id=tf.io.FixedLenFeature([], tf.int64))
-    return parsed["x"] * tf.cast(parsed["id"], tf.float32)
+    parsed = parse(record, x=X, number=NUMBER)
+    return parsed["x"] * tf.cast(parsed["number"], tf.float32)
 
 
 LEFT: tuple[Callable[[Any], Any], ...] = (
     of_rank_zero,
     of_two_ranks,
     lambda record: record,
+    lambda record: tf.stack([parse(record, number=NUMBER)["number"], 1]),
     lambda record: (parse(record, x=X)["x"], tf.constant(1.0)),
     lambda record: tf.reduce_sum(parse(record, x=X)["x"]),
     lambda record: parse(record, x=X)["x"][0],

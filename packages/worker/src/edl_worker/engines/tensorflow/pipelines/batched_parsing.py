@@ -1,8 +1,8 @@
 """Runs a mapped function on many records at once, where that is provably the same.
 
 A ``.map()`` that parses each record with ``tf.io.parse_single_example`` costs a multiple of the
-same operations on a batch. So a function is rewritten if it only parses features of fixed shapes
-and computes with them element by element: these operations take a batch as it is.
+same operations on a batch. So a function is rewritten if it only parses features of fixed shapes,
+stacks them, and computes with them element by element: these operations take a batch, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_RECORD_BYTES = 16_384
 _TEXT_BYTES = 32
 _MAX_KEPT = 64
 
-_PARSE = "ParseExampleV2"
+_PARSE, _STACK = "ParseExampleV2", "Pack"
 
 _ELEMENTWISE = frozenset(
     (
@@ -70,6 +70,8 @@ def _on_batches(function: Any, outputs: list[str]) -> Function:
     for node in list(definition.node):
         if node.name == record.op.name:
             definition.node.remove(node)
+        elif node.op == _STACK and node.attr["axis"].i >= 0:
+            node.attr["axis"].i += 1  # the first one is the batch
 
     def compute(records: tf.Tensor) -> tuple[tf.Tensor, ...]:
         made = tf.graph_util.import_graph_def(
@@ -94,7 +96,7 @@ def _is_same_on_batches(function: Any) -> bool:
         if operation.control_inputs or not all(t.shape.is_fully_defined() for t in outputs):
             return False
         if any(tensor.name in ranks for tensor in operation.inputs):
-            if not (_parses(operation, ranks) or _broadcasts_alike(operation, ranks)):
+            if not any(each(operation, ranks) for each in (_parses, _stacks, _broadcasts_alike)):
                 return False
             ranks.update((tensor.name, tensor.shape.rank) for tensor in outputs)
         elif operation.op_def.is_stateful:
@@ -117,6 +119,11 @@ def _parses(operation: tf.Operation, ranks: Mapping[str, int]) -> bool:
         and operation.get_attr("num_sparse") == 0
         and not operation.get_attr("ragged_value_types")
     )
+
+
+def _stacks(operation: tf.Operation, ranks: Mapping[str, int]) -> bool:
+    """Whether an operation stacks tensors that are all computed from the record."""
+    return operation.type == _STACK and all(tensor.name in ranks for tensor in operation.inputs)
 
 
 def _broadcasts_alike(operation: tf.Operation, ranks: Mapping[str, int]) -> bool:
