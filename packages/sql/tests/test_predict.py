@@ -150,3 +150,12 @@ def test_numbers_are_floats_if_they_were_in_the_training(
     Path("models/wages/statement.json").write_text(json.dumps({**about, "floats": []}))
     told = sql("-e", "SELECT * FROM people PREDICT people.p USING wages", code=2).err
     assert "the column wage has floats; the model was trained with integers" in told
+
+
+def test_the_nearest_table_and_column_are_named(sql: Call) -> None:
+    for statement, meant in {
+        "SELECT * FROM poeple PREDICT people.p USING wages": "people",
+        "SELECT id, rolle FROM people PREDICT people.p USING wages": "role",
+    }.items():
+        told = sql("-e", statement, code=3 if meant == "people" else 2).err
+        assert f"what to do: Did you mean {meant}?" in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -11,6 +12,9 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_sql.databases.database import Database
 from edl_sql.language.table_names import split
 from edl_sql.language.tokens import dialect_of, tables_in
+
+_COLUMN = re.compile(r"column:? [\"']?(?:\w+\.)?(\w+)", re.IGNORECASE)
+"""In what databases say of a column that is not there."""
 
 
 def table_names(database: Database, schema: str = "") -> list[str]:
@@ -46,6 +50,22 @@ def column_types(database: Database, table: str) -> list[list[str]]:
         columns = sqlalchemy.inspect(connection).get_columns(name, schema)
         return [[str(column["name"]), str(column["type"])] for column in columns]
     return []
+
+
+def suggest_name(database: Database, query: str, error: EdlError) -> None:
+    """Let an error about a table or column that is not there name the nearest one."""
+    with suppress(EdlError):
+        tables = tables_in(query, dialect_of(database.backend))
+        meant = ""
+        if error.what.startswith("there is no such table"):
+            for table in tables:
+                schema, name = split(table)
+                known = table_names(database, schema or "")
+                meant = meant or ("" if name in known else did_you_mean(name, known))
+        elif named := _COLUMN.search(error.what.partition(": ")[2]):
+            columns = [name for table in tables for name, _ in column_types(database, table)]
+            meant = did_you_mean(named[1], columns)
+        error.remedy = meant or error.remedy
 
 
 def primary_keys(database: Database, query: str) -> set[str]:

@@ -16,6 +16,7 @@ from edl_sql.databases.database import Database
 from edl_sql.databases.names import quote_name
 from edl_sql.databases.positions import SentQuery
 from edl_sql.language.tokens import Dialect, dialect_of, without_semicolons
+from edl_sql.tables.catalog import suggest_name
 from edl_sql.tables.values import SqlColumn, Unconvertible
 from recordio import example, example_batch
 
@@ -291,7 +292,9 @@ def _mark_errors(database: Database, sent: SentQuery) -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
-        raise database.error_of(error, sent) from None
+        found = database.error_of(error, sent)
+        suggest_name(database, sent.query, found)
+        raise found from None
 
 
 @contextmanager
