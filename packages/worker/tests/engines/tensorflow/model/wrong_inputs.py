@@ -285,6 +285,7 @@ CASES = [
     ("parse", PARSE.replace("([2], tf.float32)", "([2], tf.int32)"), "tf.int64, tf.float32"),
     ("parse", PARSE.replace("([2], tf.float32)", "([], tf.float32)"), "is one value"),
     ("parse", PARSE.replace('["x"][0]', '["x"][5]'), "Indexes begin with 0"),
+    ("more", 'metrics = "accuracy, mae"', "Write a list: ['accuracy', 'mae']."),
     ("more", 'metrics = ["presicion"]', "Did you mean precision?"),
     (
         "parse",

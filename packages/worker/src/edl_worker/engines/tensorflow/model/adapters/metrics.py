@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -131,7 +132,9 @@ def _by_name(definition: Definition, name: str) -> Any:
     except ValueError:
         raise definition.error(
             f"names {name!r}, a metric that Keras does not have",
-            suggest_name("eval_metrics_fn", name) or _NAMES,
+            f"Write a list: {re.split(r'[, ]+', name)}."
+            if "," in name
+            else suggest_name("eval_metrics_fn", name) or _NAMES,
         ) from None
 
 
