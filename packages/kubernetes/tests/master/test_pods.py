@@ -340,10 +340,10 @@ def test_a_pod_that_the_api_server_refuses_can_never_start(
     [
         (
             {"reason": "PreemptionByScheduler", "message": "Preempted by pod x"},
-            {"exitCode": 143},
+            {"exitCode": 143, "reason": "Error", "message": "the end of the log"},
             "a pod of higher priority took its place: Preempted by pod x",
         ),
-        (None, {"exitCode": 137, "reason": "OOMKilled"}, Cause.OUT_OF_MEMORY),
+        (None, {"exitCode": 137, "reason": "OOMKilled", "message": "log"}, Cause.OUT_OF_MEMORY),
         (None, {"exitCode": 3}, ""),
     ],
 )

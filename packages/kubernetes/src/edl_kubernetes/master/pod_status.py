@@ -16,6 +16,9 @@ Pod = Mapping[str, Any]
 
 _KILLED = 9
 
+_WITH_LOG = ("Error", "OOMKilled")
+"""Reasons of ends for which the kubelet gives the end of the container's log as the message."""
+
 
 class Cause(StrEnum):
     """The cause of a pod's end, in words for users."""
@@ -176,7 +179,8 @@ def pod_end(pod: Pod, container: str) -> PodEnd | None:
         return _end_without_container(pod)
     exit_code, signal = split_exit_code(int(terminated.get("exitCode", 0)))
     cause = _cause(pod, terminated)
-    detail = terminated.get("message", "") or _message(pod)
+    is_log = terminated.get("reason") in _WITH_LOG
+    detail = _message(pod) or ("" if is_log else terminated.get("message", ""))
     return PodEnd(cause, exit_code, signal, detail)
 
 
