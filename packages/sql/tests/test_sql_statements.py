@@ -209,6 +209,8 @@ def test_the_way_a_model_was_trained() -> None:
         ("SELECT * FROM t TRAIN m.D LABEL y INOT x", "Did you mean INTO?", "INOT x"),
         ("SELECT * FROM t TRAIN m.D WITH a=1, LABEL y INTO x", "after the comma", ", LABEL"),
         ("SELECT * FROM t TRAIN m.D COLUMN a, LABEL y INTO x", "after the comma", ", LABEL"),
+        ("CREATE MODL m OPTIONS() AS S", "Did you mean MODEL?", "MODL m"),
+        ("SELECT a TRAIN m COLUMN BUKET(a, [1]) INTO x", "Did you mean BUCKET?", "BUKET"),
         ("SHOW MODELL", "Did you mean MODELS?", "MODELL"),
         ("SELECT a TRAIN m.D WITH train.epoch=0 INTO x", "example: train.epoch=10", "train.ep"),
         ("SELECT a /* TRAIN m INTO x", "this comment does not end", "/* TRAIN"),

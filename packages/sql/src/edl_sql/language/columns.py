@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from edl.plugins.errors import Problem
+from edl.plugins.texts import did_you_mean
 from edl_sql.language.clauses import ClauseReader
 
 _COMBINERS = ("sum", "mean", "sqrtn")
@@ -112,7 +113,8 @@ def _term(reader: ClauseReader, allowed: Sequence[str]) -> ColumnTerm:
     if form is None or function not in allowed:
         known = ", ".join(allowed) or "none"
         what = "there is no function" if form is None else "there can be no function"
-        remedy = _NEAREST.get(function, f"Functions here are {known}.")
+        meant = _NEAREST.get(function) or did_you_mean(function, allowed)
+        remedy = meant or f"Functions here are {known}."
         raise _at(reader, start, f"{what} {name} here", remedy)
     of = _operands(reader, function, form)
     arguments: list[object] = []

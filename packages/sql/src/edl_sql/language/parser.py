@@ -173,7 +173,7 @@ def _about_models(text: str, words: Sequence[SqlToken]) -> Statement:
             reader.accept("MODEL", "TABLE")
         found = Describe(*reader.read_model_or_table("DESCRIBE"))
     else:
-        refuse_of_databases(text, words[0])
+        refuse_of_databases(text, words)
         what = "only SHOW MODELS, SHOW TABLES and SHOW TRAIN are known"
         remedy = "DESCRIBE my_table; shows the columns of one."
         if meant := did_you_mean(words[1].text.upper() if words[1:] else "", _SHOWN):
@@ -211,7 +211,7 @@ def _cut(text: str, words: Sequence[SqlToken], *, may_be_query: bool) -> int | N
     if may_be_query:
         _refuse_misspelt_verb(text, words)
         return None
-    refuse_of_databases(text, words[0])
+    refuse_of_databases(text, words)
     raise mistake(
         "the statement says neither TRAIN nor PREDICT nor EVALUATE",
         text,

@@ -37,8 +37,11 @@ _OF_DATABASES = (
 _FIRST_WORDS = ("CREATE", "DESCRIBE", "DROP", "SELECT", "SHOW", "WITH")
 
 
-def refuse_of_databases(text: str, word: SqlToken) -> None:
+def refuse_of_databases(text: str, words: Sequence[SqlToken]) -> None:
     """Refuse a statement that begins with a word for clients of databases, or a misspelt one."""
+    word, after = words[0], words[1].text.upper() if words[1:] else ""
+    if is_word(word, "CREATE") and (meant := did_you_mean(after, ("MODEL",))):
+        raise mistake(f"there is no CREATE {after}", text, words[1].start, meant)
     if is_word(word, *_OF_DATABASES):
         raise mistake(
             f"edl sql does not send {word.text.upper()} to the database",
