@@ -191,7 +191,8 @@ def _train_edl(table: Table, seed: int, model: str) -> float:
     kind, metric = "Regressor", "root_mean_squared_error"
     if table.is_classification:
         kind, metric = "Classifier", "accuracy"
-    with tempfile.TemporaryDirectory() as folder:
+    # The job's supervisor may write its last files while the folder is removed.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         connection = sqlite3.connect(f"{folder}/tables.db")
         columns, marks = ", ".join(table.columns), ", ".join("?" * len(table.columns))
         for name, rows in zip(("train", "test"), _split(table, seed), strict=True):
