@@ -43,7 +43,7 @@ model = object()
 
 def dataset_fn(dataset, mode): pass
 def loss(labels, predictions): pass
-def optimizer(): pass
+def optimizer(lr=0.1): pass
 """
 
 

@@ -12,6 +12,7 @@ from edl_proto.errors import EdlError, ErrorCode
 from edl_runtime.model import model_params
 
 _REPLACEMENTS = ("input_fn", "dataset_fn", "loss", "optimizer", "eval_metrics_fn")
+_NONE = "This model file takes no parameters."
 _ANY = ("hp",)
 """Parameters of a model that take values by any name."""
 
@@ -48,7 +49,7 @@ def _check_params(job: Submission, zoo: Path) -> None:
                 where=f"--params, {name}",
                 remedy=did_you_mean(name, known)
                 or (f"Did you mean {meant[0]}?" if meant else "")
-                or "Name a parameter of the model, the loss, the optimizer or the input function.",
+                or (f"Use one of: {', '.join(known)}." if known else _NONE),
             )
 
 
