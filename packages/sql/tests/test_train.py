@@ -13,6 +13,7 @@ import recordio
 import recordio.example
 from edl.core.job_result import JobResult
 from edl_proto.errors import EdlError, ErrorCode
+from edl_sql import rounds
 from edl_sql.language.parser import parse_statements
 from edl_sql.language.statements import Train
 from edl_sql.rounds import describe_epochs, plan_rounds
@@ -254,3 +255,10 @@ def test_rows_choose_the_rounds_unless_the_statement_does(said: dict[str, int]) 
         assert (planned["num_epochs"], planned["stall_timeout"]) == (100, 300)
         assert "at most 100 epochs: the first one holds out rows to choose" in told
     assert describe_epochs({}, 3, in_rounds=False) == "3 epochs"
+
+
+def test_the_plan_of_trees_that_choose_is_that_of_the_model_file() -> None:
+    """Neither can import the other: the model file is a copy beside the trained model."""
+    text = (OWN_ZOO / "tree_choice.py").read_text()
+    assert f"MAX_ROUNDS = {rounds._MAX_ROUNDS}\n" in text
+    assert f"_MAX_ROWS = 50, {rounds._MAX_ROWS:_}\n" in text
