@@ -29,6 +29,7 @@ HELPERS = frozenset(
         "table_training.py",
         "table_networks.py",
         "table_schema.py",
+        "tree_choice.py",
         "tree_ensemble.py",
         "tree_growth.py",
         "tree_inputs.py",

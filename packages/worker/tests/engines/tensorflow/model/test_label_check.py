@@ -36,7 +36,7 @@ def run(check: LabelCheck, *labels: Any, weights: Any = None) -> int:
     [
         (SPARSE, 3, [0, 1], [2, 3], "classes 0 to 2, and the labels are 0 to 3", "at least 4"),
         (SPARSE, 3, [1, 2], [3], "classes 0 to 2, and the labels are 1 to 3", "label - 1"),
-        (SPARSE, 3, [0, 1], [-1], "the labels are -1 to 0", "ignore_class"),
+        (SPARSE, 3, [0, 1], [-1], "the labels are -1 to 1", "ignore_class"),
         ("binary_crossentropy", 1, [[0.0], [1.0]], [[2.0]], "a label is 2", "softmax"),
         ("binary_crossentropy", 1, [[0.0], [1.0]], [[1.5]], "a label is 1.5", "from 0 to 1"),
         ("categorical_crossentropy", 2, [[0, 1]], [[0, 1], [0, 0]], "no class", "tf.one_hot"),

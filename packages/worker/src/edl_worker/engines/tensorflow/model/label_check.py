@@ -58,11 +58,11 @@ class LabelCheck:
         ranges = [_widen(seen, each) for seen, each in zip(self.ranges, leaves, strict=True)]
         if ranges == self.ranges and not (self.are_one_hot and _has_empty_row(leaves[0])):
             return
-        # With the lowest label so far: numbers from 1 on are another slip than one class more.
+        # With the range so far: numbers from 1 on, and 0 and 2, are other slips than a class more.
         known = (
             leaves
             if self.are_one_hot
-            else [_add(each, low) for each, (low, _) in zip(leaves, self.ranges, strict=True)]
+            else [_add(each, *seen) for each, seen in zip(leaves, self.ranges, strict=True)]
         )
         labels = tf.nest.pack_sequence_as(batch.labels, known)
         error, _ = find_misfit(self.loss, self.model, labels, self.outputs)
@@ -104,8 +104,9 @@ def _has_empty_row(labels: Any) -> bool:
     return values.ndim == 2 and not values.any(-1).all()
 
 
-def _add(labels: Any, label: float) -> Any:
-    """Return labels with those of one more example, which are all the same."""
+def _add(labels: Any, *others: float) -> Any:
+    """Return labels with those of more examples, each of which has one number for all of them."""
     if not isinstance(labels, tf.Tensor) or labels.dtype == tf.string:
         return labels
-    return tf.concat([labels, tf.fill(tf.shape(labels[:1]), tf.cast(label, labels.dtype))], 0)
+    rows = [tf.fill(tf.shape(labels[:1]), tf.cast(other, labels.dtype)) for other in others]
+    return tf.concat([labels, *rows], 0)

@@ -38,6 +38,8 @@ _FIX_SHAPES = (
     "Compare the shapes that the input function yields with those that the model, the loss and the "
     "metrics take."
 )
+_NO_CLASS = 10
+"""Labels that are 0, or one number from this one on, have a scale. A smaller one may be a class."""
 
 
 def find_misfit(
@@ -213,10 +215,11 @@ def _refuse_binary(part: LossPart) -> tuple[str, str] | None:
     wrong = (part.labels < 0) | (part.labels > 1)
     if wrong.any():
         label = _first(wrong, part.labels)
-        if set(np.unique(part.labels)) <= {-1.0, 1.0}:
+        different = np.unique(part.labels)
+        if set(different) <= {-1.0, 1.0}:
             remedy = 'Yield 0 and 1: (label + 1) / 2; or use loss = "hinge".'
-        elif {0.0} < set(np.unique(part.labels)) and len(np.unique(part.labels)) == 2:
-            remedy = f"Yield 0 and 1: label / {part.labels[part.labels != 0].flat[0]:g}."
+        elif len(different) == 2 and different[0] == 0 and different[1] >= _NO_CLASS:
+            remedy = f"Yield 0 and 1: label / {different[1]:g}."
         elif part.are_whole:
             remedy = (
                 "For more than two classes use keras.losses.SparseCategoricalCrossentropy(), and "
