@@ -160,6 +160,7 @@ def test_a_notebook_shows_a_panel_instead_of_lines(
         return panels[-1]
 
     monkeypatch.setattr(fit_job, "in_notebook", lambda: True)
+    monkeypatch.setattr(fit_job, "command_name", lambda: "%edl")
     monkeypatch.setattr(fit_job, "NotebookDisplay", make_panel)
     job = FitJob("j", make_model())
     job.wait()

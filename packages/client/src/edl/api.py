@@ -23,7 +23,7 @@ from edl.core.problem import usage
 from edl.ports.job_backend import JobBackend
 from edl.render.build_display import PlainBuild, SilentBuild
 from edl.render.line_display import PlainDisplay, SilentDisplay
-from edl.render.notebook_display import NotebookDisplay, in_notebook
+from edl.render.notebook_display import NotebookDisplay, command_name, in_notebook
 from edl.use_cases.job_resumption import resume_job
 from edl.use_cases.job_submission import JobSubmitter, announcement
 from edl.use_cases.job_tracking import BackgroundTracking
@@ -206,7 +206,7 @@ def _watch(
     try:
         status = JobWatcher(backend, name, display, timeout_s).run()
     except KeyboardInterrupt as interrupt:
-        edl = "%edl" if in_notebook() else "edl"
+        edl = command_name()
         interrupt.add_note(
             f"The job {name} continues; {edl} status {name} shows it, {edl} stop {name} ends it."
         )

@@ -21,6 +21,7 @@ from edl.plugins.jobs import (
     SilentDisplay,
     api,
     change,
+    command_name,
     in_notebook,
     job_catalog,
     panel,
@@ -179,7 +180,9 @@ class FitJob:
         """
         model = self._model if self._model is not None else keras.Sequential()
         with self._backend() as backend:
-            self._show(f"The job {self.name} trains; {_edl()} dashboard {self.name} shows it.")
+            self._show(
+                f"The job {self.name} trains; {command_name()} dashboard {self.name} shows it."
+            )
             live = NotebookDisplay() if self._is_verbose and in_notebook() else None
             display = self._display(backend, self._show, self._callbacks, live)
             try:
@@ -200,7 +203,7 @@ class FitJob:
     @property
     def _steps(self) -> str:
         """The sentence about what a person can do with the job, which runs."""
-        edl = _edl()
+        edl = command_name()
         return (
             f"elasticdl.attach({self.name!r}, model).wait() returns to it and gives the model its"
             f" weights; {edl} status {self.name} shows it, {edl} stop {self.name} ends it."
@@ -270,11 +273,6 @@ def attach(name: str, model: keras.Model | None = None) -> FitJob:
     with job_catalog() as catalog:
         catalog.find(name)
     return FitJob(name, model)
-
-
-def _edl() -> str:
-    """Return how a person runs the command here."""
-    return "%edl" if in_notebook() else "edl"
 
 
 def _ignore(text: str) -> None:

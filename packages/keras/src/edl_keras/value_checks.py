@@ -7,6 +7,7 @@ import numpy as np
 
 from edl.plugins.errors import Problem
 from edl_keras.errors import wrong_argument
+from edl_keras.fit_checks import overrides_step
 from edl_keras.fit_data import ArrayData
 from edl_keras.records import Array, flatten_arrays
 
@@ -42,8 +43,7 @@ def check_values(model: keras.Model, data: ArrayData, argument: str = "") -> Non
 
 def _is_of_keras(model: keras.Model) -> bool:
     """Whether all losses of a model are those of Keras, and its training step is, too."""
-    own = (type(model).train_step, type(model).compute_loss)
-    if own != (keras.Model.train_step, keras.Model.compute_loss):
+    if overrides_step(model):
         return False
     given = keras.tree.flatten(getattr(model, "loss", None))
     return all(

@@ -17,7 +17,7 @@ from conftest import Master, Start, export, training
 from keras_jobs import load
 from points_jobs import all_points, by_keras
 
-from edl_proto.errors import ErrorCode
+from edl_proto.errors import EdlError, ErrorCode
 from edl_proto.v1 import job_pb2, model_pb2, parameters_pb2
 from edl_testing.fake_master import FakeMaster
 from edl_testing.requirements import do_without
@@ -185,6 +185,28 @@ def test_sparse_features_are_served(job: job_pb2.JobSpec, tmp_path: Path) -> Non
     back = tf.saved_model.load(tmp_path / "trained" / "saved_model")
     served = back.serve({"x": tf.sparse.from_dense([[0.0, 1.0, 0.0, 0.0]])})
     assert served["prediction"].shape == (1, 3)
+
+
+def test_the_first_worker_refuses_a_form_that_cannot_be_made(
+    job: job_pb2.JobSpec, tmp_path: Path
+) -> None:
+    zoo = tmp_path / "zoo"
+    shutil.copytree(job.model.model_zoo, zoo)
+    (zoo / "hashing.py").write_text(
+        "from points import *\n"
+        "class Hashes(tf.keras.layers.Layer):\n"
+        "    def call(self, x):\n"
+        "        text = tf.strings.as_string(x)\n"
+        "        return tf.cast(tf.strings.to_hash_bucket_fast(text, 5), tf.float32)\n"
+        "inputs = tf.keras.Input((4,), name='x')\n"
+        "model = tf.keras.Model(inputs, tf.keras.layers.Dense(3)(Hashes()(inputs)))\n"
+    )
+    job.model.model_zoo, job.model.model_def, job.model.params = str(zoo), "hashing", ""
+    job.export_formats.append("litert")
+    load(decode_job(job), {"worker_id": 1}).describe()  # one worker tries it for all
+    with pytest.raises(EdlError, match="StringToHashBucketFast") as error:
+        load(decode_job(job), {"worker_id": 0}).describe()
+    assert error.value.where == "--export litert"
 
 
 def test_a_full_disk_leaves_nothing_behind(

@@ -17,7 +17,7 @@ from recordio.storage.uploads import send_persistently
 
 
 class _Releases:
-    """The part of both kinds of folders that is the same."""
+    """The names of releases in a folder, wherever it is, and their comparison with a model."""
 
     def __init__(self, place: str) -> None:
         self._place = place.rstrip("/")

@@ -14,7 +14,7 @@ from edl.core.model_file import (
     takes_parameter,
 )
 from edl.render.line_display import SilentDisplay
-from edl.render.notebook_display import NotebookDisplay, in_notebook, panel
+from edl.render.notebook_display import NotebookDisplay, command_name, in_notebook, panel
 from edl.use_cases.job_catalog import JobCatalog
 from edl.use_cases.job_submission import JobSubmitter
 from edl.use_cases.job_watcher import JobDisplay, JobWatcher, change
@@ -29,6 +29,7 @@ __all__ = [
     "api",
     "candidates",
     "change",
+    "command_name",
     "definitions",
     "in_notebook",
     "job_catalog",

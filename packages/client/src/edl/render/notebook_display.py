@@ -52,6 +52,11 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
+def command_name() -> str:
+    """Return how a person runs edl from here: ``%edl`` in a notebook, where it is a magic."""
+    return "%edl" if in_notebook() else "edl"
+
+
 class NotebookDisplay:
     """A ``JobDisplay`` in the output of a cell."""
 

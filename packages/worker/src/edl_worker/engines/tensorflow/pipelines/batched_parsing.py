@@ -57,16 +57,19 @@ class BatchedFunctions:
         if key not in self._kept:
             if len(self._kept) >= _MAX_KEPT:
                 self._kept.clear()
-            outputs = [tensor.name for tensor in function.outputs]
             batched = _is_same_on_batches(function)
-            self._kept[key] = trace(_on_batches(function, outputs)) if batched else None
+            self._kept[key] = trace(_on_batches(function, definition)) if batched else None
         return self._kept[key]
 
 
-def _on_batches(function: Any, outputs: list[str]) -> Function:
-    """Return a function of a batch with the operations of a function of one record."""
+def _on_batches(function: Any, definition: Any) -> Function:
+    """Return a function of a batch with the operations of a function of one record.
+
+    Args:
+        definition: of the function's graph, which is changed.
+    """
     (record,) = function.inputs
-    definition = function.graph.as_graph_def()
+    outputs = [tensor.name for tensor in function.outputs]
     for node in list(definition.node):
         if node.name == record.op.name:
             definition.node.remove(node)
