@@ -15,6 +15,11 @@ def maps_in_pool(dataset: tf.data.Dataset) -> list[bool]:
     ]
 
 
+def takes_batches_apart(dataset: tf.data.Dataset) -> bool:
+    """Return whether some step makes single elements of batches."""
+    return any(node.op == "UnbatchDataset" for node in _graph(dataset).node)
+
+
 def functions_of_one_device(dataset: tf.data.Dataset) -> list[bool]:
     """Return for each function whether it is marked as one of a single device."""
     functions = _graph(dataset).library.function
